@@ -1,0 +1,235 @@
+"""One queue in a process of its own, driven over stdin and stdout, one JSON object a line.
+
+    python -P serve.py ADAPTER.py
+    {"do": "open", "path": "/tmp/x"}     ->  {}
+    {"do": "put", "n": 500}              ->  {"seconds": 0.0123}
+
+Peers carry the same import names as we do, so each runs in its own virtual environment and this
+file uses nothing but the standard library. Clocks are read here, around the operations alone, so
+that the pipe costs the figures nothing.
+
+An adapter is a module with a class `Adapter(path, **options)` that has
+
+    put(item), lease() -> handle, ack(handle), close()
+
+and where its queue offers them
+
+    put_many(items), lease_many(n), ack_many(handles), qsize(), stats(),
+    try_lease() -> handle or None       does not wait
+    wait(seconds) -> handle or None     waits the way the queue itself waits
+    value(handle) -> item
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+clock = time.perf_counter
+
+
+def make_item(number: int) -> dict[str, Any]:
+    """About 120 bytes of JSON; `n` tells messages apart."""
+    return {
+        "n": number,
+        "task": "resize-image",
+        "path": "uploads/2024/05/17/cat-and-dog.jpeg",
+        "size": [1280, 720],
+        "quality": 0.85,
+        "notify": True,
+    }
+
+
+class Server:
+    def __init__(self, adapter_class: Callable[..., Any]) -> None:
+        self.adapter_class = adapter_class
+        self.queue: Any = None
+        self.next_number = 0
+        self.handles: list[Any] = []
+
+    def items(self, n: int) -> list[dict[str, Any]]:
+        start = self.next_number
+        self.next_number += n
+        return [make_item(i) for i in range(start, start + n)]
+
+    def open(self, path: str, first: int = 0, **options: Any) -> dict[str, Any]:
+        self.queue = self.adapter_class(path, **options)
+        self.next_number = first
+        self.handles = []
+        return {}
+
+    def close(self) -> dict[str, Any]:
+        self.queue.close()
+        self.queue = None
+        return {}
+
+    def offers(self, names: list[str]) -> dict[str, Any]:
+        return {"offers": all(hasattr(self.queue, name) for name in names)}
+
+    def fill(self, n: int) -> dict[str, Any]:
+        """Untimed: grow the backlog in the quickest way the queue has."""
+        if not hasattr(self.queue, "put_many"):
+            return self.put(n)
+        while n:
+            batch = min(n, 5000)
+            self.queue.put_many(self.items(batch))
+            n -= batch
+        return {}
+
+    def put(self, n: int) -> dict[str, Any]:
+        items = self.items(n)
+        put = self.queue.put
+        started = clock()
+        for item in items:
+            put(item)
+        return {"seconds": clock() - started}
+
+    def put_many(self, n: int, batch: int) -> dict[str, Any]:
+        batches = [self.items(batch) for _ in range(n // batch)]
+        put_many = self.queue.put_many
+        started = clock()
+        for items in batches:
+            put_many(items)
+        return {"seconds": clock() - started}
+
+    def get_ack(self, n: int) -> dict[str, Any]:
+        lease, ack = self.queue.lease, self.queue.ack
+        started = clock()
+        for _ in range(n):
+            ack(lease())
+        return {"seconds": clock() - started}
+
+    def get_ack_many(self, n: int, batch: int) -> dict[str, Any]:
+        lease_many, ack_many = self.queue.lease_many, self.queue.ack_many
+        started = clock()
+        for _ in range(n // batch):
+            ack_many(lease_many(batch))
+        return {"seconds": clock() - started}
+
+    def lease(self, n: int) -> dict[str, Any]:
+        lease = self.queue.lease
+        started = clock()
+        handles = [lease() for _ in range(n)]
+        seconds = clock() - started
+        self.handles = handles
+        return {"seconds": seconds}
+
+    def ack(self, n: int) -> dict[str, Any]:
+        ack, handles = self.queue.ack, self.handles[:n]
+        started = clock()
+        for handle in handles:
+            ack(handle)
+        return {"seconds": clock() - started}
+
+    def call(self, name: str, n: int) -> dict[str, Any]:
+        """`qsize` or `stats`, n times."""
+        method = getattr(self.queue, name)
+        started = clock()
+        for _ in range(n):
+            method()
+        return {"seconds": clock() - started}
+
+    def produce(self, n: int) -> dict[str, Any]:
+        """Put n messages among other processes; every call is timed, every failure counted."""
+        put = self.queue.put
+        laps, errors = [], 0
+        started = time.monotonic()
+        for item in self.items(n):
+            before = clock()
+            while True:
+                try:
+                    put(item)
+                    break
+                except Exception as error:
+                    errors += 1
+                    last_error(error)
+            laps.append(clock() - before)
+        return {"started": started, "ended": time.monotonic(), "laps": laps, "errors": errors}
+
+    def consume(self, n: int) -> dict[str, Any]:
+        """Lease and ack n messages among other processes."""
+        try_lease, ack, value = self.queue.try_lease, self.queue.ack, self.queue.value
+        laps, seen, errors = [], [], 0
+        started = time.monotonic()
+        while len(seen) < n:
+            before = clock()
+            try:
+                handle = try_lease()
+                if handle is None:
+                    time.sleep(0.001)
+                    continue
+                ack(handle)
+            except Exception as error:
+                errors += 1
+                last_error(error)
+                continue
+            laps.append(clock() - before)
+            seen.append(value(handle)["n"])
+        answer = {"started": started, "ended": time.monotonic(), "laps": laps, "errors": errors}
+        return answer | {"seen": seen}
+
+    def put_stamped(self, n: int, pause: float) -> dict[str, Any]:
+        """Put n messages that carry the moment of their put, one every `pause` seconds."""
+        for item in self.items(n):
+            time.sleep(pause)
+            self.queue.put(item | {"at": time.monotonic()})
+        return {}
+
+    def receive_stamped(self, n: int) -> dict[str, Any]:
+        """How long each message took from before its put until this waiting process had it."""
+        laps = []
+        while len(laps) < n:
+            handle = self.queue.wait(30.0)
+            arrived = time.monotonic()
+            laps.append(arrived - self.queue.value(handle)["at"])
+            self.queue.ack(handle)
+        return {"laps": laps}
+
+    def block(self, seconds: float, threads: int = 1) -> dict[str, Any]:
+        """Wait on a queue that stays empty, in this many threads."""
+        waiters = [
+            threading.Thread(target=self.queue.wait, args=(seconds,)) for _ in range(threads)
+        ]
+        for waiter in waiters:
+            waiter.start()
+        for waiter in waiters:
+            waiter.join()
+        return {}
+
+
+def last_error(error: Exception) -> None:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+
+
+def load_adapter(path: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location("bench_adapter", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.Adapter
+
+
+def main() -> None:
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    server = Server(load_adapter(sys.argv[1]))
+    for line in sys.stdin:
+        request = json.loads(line)
+        verb = request.pop("do")
+        gc.collect()
+        try:
+            answer = getattr(server, verb)(**request)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

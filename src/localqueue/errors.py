@@ -1,0 +1,103 @@
+"""Every exception localqueue raises on its own account.
+
+All of them are `QueueError`. Those that a program written for the standard library would catch by another
+name (`queue.Full`, `ValueError`, `RuntimeError`) are also that, so existing `except` clauses keep working.
+"""
+
+from __future__ import annotations
+
+from queue import Full
+
+
+class QueueError(Exception):
+    """The root of all localqueue errors."""
+
+
+class PayloadError(QueueError, ValueError):
+    """A value that the codec can not carry without changing it, or bytes that it can not read back."""
+
+
+class IncompatiblePolicies(QueueError, ValueError):
+    """A combination of policies that would promise something the queue can not keep."""
+
+
+class QueueFull(QueueError, Full):
+    """No capacity; nothing of the rejected commit was stored."""
+
+    def __init__(self, queue: str, maxsize: int) -> None:
+        super().__init__(f"queue {queue!r} is full: it admits {maxsize} ready messages")
+        self.queue = queue
+        self.maxsize = maxsize
+
+
+class LeaseLost(QueueError):
+    """An atomic commit was rejected whole because one of its leases is no longer current."""
+
+    def __init__(self, queue: str, message_id: str, token: int | None) -> None:
+        super().__init__(
+            f"message {message_id} of queue {queue!r} is no longer leased with token {token}; "
+            "nothing was changed, another consumer may be working on it"
+        )
+        self.queue = queue
+        self.message_id = message_id
+        self.token = token
+
+
+class UnknownMessage(QueueError, ValueError):
+    """A message id that this namespace never handed out, or whose message was purged or pruned."""
+
+
+class NotWaiting(QueueError, ValueError):
+    """A dependency was added to a message that has stopped waiting."""
+
+
+class RunCancelled(QueueError, ValueError):
+    """A message was put into a run that has been cancelled."""
+
+
+class DedupeKeyInUse(QueueError, ValueError):
+    """A dead letter can not return: a live message holds its dedupe key."""
+
+
+class RecordConflict(QueueError):
+    """A record was not in the version the commit expected; the commit was rejected whole."""
+
+
+class SubscriptionsChanged(QueueError):
+    """The subscribers of a topic changed between reading them and publishing."""
+
+
+class IdTaken(QueueError):
+    """A freshly minted message id is in use; the caller mints another and tries again."""
+
+
+class QueueStoreError(QueueError, RuntimeError):
+    """The store could not do what was asked. `path` names it where it has one."""
+
+    def __init__(self, message: str, *, path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class QueueStoreLockedError(QueueStoreError):
+    """The store is locked by another process."""
+
+
+class QueueStoreFullError(QueueStoreError):
+    """The disk or the configured size is exhausted; the change was rolled back."""
+
+
+class QueueStoreReadOnlyError(QueueStoreError):
+    """The store can be read but not written."""
+
+
+class QueueStoreCorruptError(QueueStoreError):
+    """The file is damaged or is not a database."""
+
+
+class QueueStoreVersionError(QueueStoreError, ValueError):
+    """The file belongs to a newer release or to another program."""
+
+
+class QueueStoreClosedError(QueueStoreError):
+    """The store was closed before this call."""

@@ -1,0 +1,193 @@
+"""The combinations that are refused, and why.
+
+Construction-time rows are checked in this order. The reason of a put-time row is the exact
+message of the ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from localqueue.guarantees.rule import Guarantee, RefusedAt, Rule
+from localqueue.policies.configuration import Configuration
+from localqueue.policies.subscriptions import subscriber_queue_name
+
+_DROPPING = ("drop-newest", "drop-oldest")
+
+
+def _refused(
+    id: str,
+    combination: str,
+    *,
+    because: str,
+    instead: str = "",
+    when: Callable[[Configuration], bool],
+    at: RefusedAt = "construction",
+    proof: str = "",
+) -> Rule:
+    return Rule(
+        guarantee=Guarantee(
+            id=id,
+            combination=combination,
+            level="refused",
+            reason=because,
+            way_out=instead,
+            refused_at=at,
+            proof=(f"tests/unit/test_guarantees.py::{proof}",) if proof else (),
+        ),
+        applies=when,
+    )
+
+
+def overflow_queue(configuration: Configuration) -> str | None:
+    """The queue that takes what does not fit, if the backpressure names one."""
+    if configuration.backpressure.overflow != "overflow-queue":
+        return None
+    name: str | None = getattr(configuration.backpressure, "queue", None)
+    return name
+
+
+def _overflows_into_a_subscriber(configuration: Configuration) -> bool:
+    target = overflow_queue(configuration)
+    subscriptions = configuration.subscription_policy
+    if target is None or not subscriptions.subscriptions:
+        return False
+    if getattr(subscriptions, "dynamic", False):
+        # Any name below this queue may become a subscriber's while the queue runs.
+        return target.startswith(f"{configuration.name}.")
+    return any(
+        target == subscriber_queue_name(configuration.name, name)
+        for name in subscriptions.subscribers
+    )
+
+
+REFUSALS: tuple[Rule, ...] = (
+    _refused(
+        "push-needs-a-wake-or-a-handler",
+        "Push consumption without dispatch and without notification",
+        because="push consumption requires a dispatch_policy or a notification_policy, "
+        "or nothing would ever start the work",
+        instead="pass CallbackDispatcher(...), InProcessNotification() or PullConsumption()",
+        when=lambda c: (
+            c.consumption_policy.pattern == "push"
+            and not c.dispatch_policy.dispatches
+            and not c.notification_policy.notifies
+        ),
+        proof="test_push_needs_a_wake_or_a_handler",
+    ),
+    _refused(
+        "publish-needs-subscribers",
+        "Publish/subscribe routing without subscriptions",
+        because="publish-subscribe routing requires configured subscribers, "
+        "or every message would go nowhere",
+        instead="pass subscription_policy=StaticFanoutSubscriptions((...,)) or "
+        "StoredSubscriptions()",
+        when=lambda c: c.routing_policy.fanout and not c.subscription_policy.subscriptions,
+        proof="test_publishing_needs_subscribers",
+    ),
+    _refused(
+        "subscribers-need-publish",
+        "Subscriptions without publish/subscribe routing",
+        because="subscribers would receive nothing with point-to-point routing",
+        instead="pass routing_policy=PublishSubscribeRouting(), or no subscription_policy",
+        when=lambda c: c.subscription_policy.subscriptions and not c.routing_policy.fanout,
+        proof="test_subscribers_need_publish_subscribe_routing",
+    ),
+    _refused(
+        "overflow-into-itself",
+        "An overflow queue that is the queue itself",
+        because="a full queue can not take its own overflow",
+        instead="give OverflowToQueue the name of another queue",
+        when=lambda c: overflow_queue(c) is not None and overflow_queue(c) == c.name,
+        proof="test_a_queue_can_not_overflow_into_itself",
+    ),
+    _refused(
+        "overflow-into-a-subscriber",
+        "An overflow queue that is, or could become, a subscriber's queue",
+        because="a subscriber would receive copies that were meant for another one",
+        instead="give OverflowToQueue a name that does not belong to a subscriber",
+        when=_overflows_into_a_subscriber,
+        proof="test_a_queue_can_not_overflow_into_a_subscriber_queue",
+    ),
+    _refused(
+        "overflow-splits-a-key",
+        "Per-key order with an overflow queue",
+        because="messages of one ordering_key would be split over two queues and lose their order",
+        instead="pass BoundedBackpressure or RejectingBackpressure, or another ordering_policy",
+        when=lambda c: _orders_by_key(c) and overflow_queue(c) is not None,
+        proof="test_an_overflow_queue_would_split_a_key",
+    ),
+    _refused(
+        "at-most-once-has-one-attempt",
+        "At-most-once delivery with max_attempts",
+        because="at-most-once delivery never redelivers, so max_attempts could not be reached",
+        instead="leave max_attempts out, or choose AtLeastOnceDelivery()",
+        when=lambda c: (
+            c.delivery_policy.ack_timing == "before-delivery" and c.max_attempts is not None
+        ),
+        proof="test_at_most_once_takes_no_max_attempts",
+    ),
+    _refused(
+        "max-attempts-need-dead-letters",
+        "max_attempts without dead letters",
+        because="a message that used up max_attempts would have nowhere to go",
+        instead="pass dead_letter_policy=DeadLetterQueue(), or leave max_attempts out",
+        when=lambda c: c.max_attempts is not None and not c.dead_letter_policy.dead_letters,
+        proof="test_max_attempts_need_dead_letters",
+    ),
+    _refused(
+        "effectively-once-needs-dedupe",
+        "Effectively-once delivery without deduplication",
+        because="effectively-once delivery requires a dedupe_key on every put, and the "
+        "deduplication_policy accepts none",
+        instead="pass deduplication_policy=DedupeKeySupport()",
+        when=lambda c: requires_dedupe_key(c) and not c.deduplication_policy.accepts_dedupe_key,
+        proof="test_effectively_once_needs_dedupe_keys",
+    ),
+    _refused(
+        "effectively-once-drops-nothing",
+        "Effectively-once delivery with a dropping backpressure",
+        because="effectively-once delivery promises that the work is done, and the backpressure "
+        "would drop it",
+        instead="pass BoundedBackpressure, RejectingBackpressure, Throttling or OverflowToQueue",
+        when=lambda c: requires_dedupe_key(c) and c.backpressure.overflow in _DROPPING,
+        proof="test_effectively_once_refuses_to_drop",
+    ),
+    _refused(
+        "priority-needs-priority-ordering",
+        "`put(priority=n)` with n > 0 and an ordering other than PriorityOrdering",
+        because="priority requires PriorityOrdering",
+        when=lambda c: not c.ordering_policy.priority_before_sequence,
+        at="put",
+    ),
+    _refused(
+        "ordering-key-needs-per-key-ordering",
+        "`put(ordering_key=...)` with an ordering other than PerKeyFifoOrdering",
+        because="ordering_key requires PerKeyFifoOrdering",
+        when=lambda c: not _orders_by_key(c),
+        at="put",
+    ),
+    _refused(
+        "dedupe-key-needs-support",
+        "`put(dedupe_key=...)` with NoDeduplication",
+        because="dedupe_key is not supported by the active deduplication_policy",
+        when=lambda c: not c.deduplication_policy.accepts_dedupe_key,
+        at="put",
+    ),
+    _refused(
+        "effectively-once-needs-a-key",
+        "`put()` without `dedupe_key` and effectively-once delivery",
+        because="dedupe_key is required by the active delivery_policy",
+        when=lambda c: requires_dedupe_key(c),
+        at="put",
+    ),
+)
+
+
+def requires_dedupe_key(configuration: Configuration) -> bool:
+    """Whether the delivery policy insists on a key; policies that do not say do not."""
+    return bool(getattr(configuration.delivery_policy, "requires_dedupe_key", False))
+
+
+def _orders_by_key(configuration: Configuration) -> bool:
+    return bool(getattr(configuration.ordering_policy, "orders_by_key", False))

@@ -1,0 +1,59 @@
+"""Message ids: 32 hexadecimal digits, half row key and half check.
+
+The key is a 63-bit number that grows with time, so a store can use it as its primary key and needs no second index
+to find a message by id. The check is the key multiplied by an odd secret of the namespace, which is a bijection: an id
+with a changed digit, or from another namespace, never verifies. So a store can tell an id it once handed out (and whose
+message is gone because it was acked) from one that never existed, without remembering either.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+
+_EPOCH_US = 1_577_836_800_000_000  # 2020-01-01, keeps keys within 63 bits until 2091
+_MASK = (1 << 64) - 1
+
+
+def new_secret() -> int:
+    """An odd number that fits a signed 64-bit column."""
+    return secrets.randbits(62) | 1
+
+
+class Mint:
+    """Makes ids that ascend within this process and are unlikely to meet another's."""
+
+    def __init__(self, secret: int) -> None:
+        self._secret = secret
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int = 1) -> list[str]:
+        """`count` new ids in ascending order."""
+        start = self._reserve(count)
+        secret = self._secret
+        return [f"{k:016x}{k * secret & _MASK:016x}" for k in range(start, start + count)]
+
+    def one(self) -> str:
+        key = self._reserve(1)
+        return f"{key:016x}{key * self._secret & _MASK:016x}"
+
+    def _reserve(self, count: int) -> int:
+        now = (time.time_ns() // 1000 - _EPOCH_US) << 12 | random.getrandbits(12)
+        with self._lock:
+            start = now if now > self._last else self._last + 1
+            self._last = start + count - 1
+        return start
+
+    def id_of(self, key: int) -> str:
+        return f"{key:016x}{key * self._secret & _MASK:016x}"
+
+    def key_of(self, message_id: str) -> int | None:
+        """The row key inside an id of this namespace, or None for anything else."""
+        try:
+            key = int(message_id[:16], 16)
+        except (ValueError, TypeError):
+            return None
+        return key if 0 < key < 1 << 63 and self.id_of(key) == message_id else None

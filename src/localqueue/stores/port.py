@@ -1,0 +1,306 @@
+"""The store port: what a queue asks of the place its messages live in.
+
+A store has three write verbs. `commit` applies changes that happen together or not at all, `lease` claims messages,
+`renew` keeps them. Everything a queue promises (fenced settling, exact capacity, atomic fan-out, dependencies between
+messages, effectively-once) is a question of what goes into one commit, so it is decided inside the store and the code
+above is plain Python.
+
+Rules every store keeps, and `localqueue.testing.StoreContract` checks:
+
+- A commit is applied in this order: enqueue, edges, settle, records, lease. It is all or nothing.
+- A settle with a token changes the message only while that lease is current. With `strict` a stale one raises
+  `LeaseLost` and rejects the commit whole; otherwise it is skipped and reported as False. A settle without a token is
+  an operator's override.
+- Capacity is checked inside the transaction that inserts, against ready and blocked messages.
+- Ids come from `mint`, so messages of one commit can refer to each other. A store that finds an id in use raises
+  `IdTaken` and stores nothing.
+- A store is bound to one namespace and sees nothing of any other.
+- No driver object (cursor, pipeline, session) appears in any signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+from localqueue.message import QueueStats, RunStats
+
+Payload = str | bytes
+Action = Literal["ack", "release", "dead-letter", "cancel"]
+Outcome = Literal["stored", "duplicate", "dropped", "diverted"]
+Overflow = Literal["reject", "drop-newest", "drop-oldest", "overflow-queue"]
+
+READY = "ready"
+DELAYED = "delayed"
+INFLIGHT = "inflight"
+WAITING = "waiting"
+BLOCKED = "blocked"
+DEAD = "dead"
+EXPIRED = "expired"
+CANCELLED = "cancelled"
+
+#: The states of a stored message. Those before `dead` are live: they can still be delivered.
+STATES: tuple[str, ...] = (READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED)
+
+#: How many finished attempts a message remembers, so that a retry never gets dearer.
+HISTORY_LIMIT = 20
+
+
+class NewMessage(NamedTuple):
+    """A message to enqueue. `after` names messages by id, of this commit or stored earlier."""
+
+    id: str
+    queue: str
+    payload: Payload
+    codec: str | None = None
+    delay: float = 0.0
+    priority: int = 0
+    dedupe_key: str | None = None
+    ordering_key: str | None = None
+    ttl: float | None = None
+    headers: str | None = None
+    run_id: str | None = None
+    after: tuple[str, ...] = ()
+
+
+class Settle(NamedTuple):
+    """What became of a message. `token` is the attempt number of the lease; None overrides any lease.
+
+    A release of a message that was delivered `max_attempts` times turns into a dead letter.
+    """
+
+    queue: str
+    id: str
+    action: Action
+    token: int | None = None
+    delay: float = 0.0
+    error: Mapping[str, Any] | None = None
+    max_attempts: int | None = None
+
+
+class Edge(NamedTuple):
+    """Makes the waiting message `dependent` also wait for `upstream`."""
+
+    upstream: str
+    dependent: str
+
+
+class RecordWrite(NamedTuple):
+    """Sets (or with value None deletes) one record. `expect` is the version it must be in; 0 means absent."""
+
+    kind: str
+    key: str
+    value: bytes | None
+    expect: int | None = None
+
+
+class Record(NamedTuple):
+    kind: str
+    key: str
+    value: bytes
+    version: int
+    updated_at: float
+
+
+class Limit(NamedTuple):
+    """Capacity of one queue and what happens to a message that finds it full."""
+
+    maxsize: int
+    overflow: Overflow = "reject"
+    overflow_queue: str | None = None
+
+
+class LeaseRequest(NamedTuple):
+    """Claim up to `limit` ready messages. With `consume` they are acked in the same transaction.
+
+    A message whose lease expired after `max_attempts` deliveries becomes a dead letter instead of being claimed again.
+    """
+
+    queue: str
+    limit: int = 1
+    timeout: float = 30.0
+    leased_by: str | None = None
+    max_attempts: int | None = None
+    consume: bool = False
+
+
+class Lease(NamedTuple):
+    queue: str
+    id: str
+    token: int
+
+
+class StoredMessage(NamedTuple):
+    """A message as the store holds it: payload still encoded, `headers` as JSON text."""
+
+    id: str
+    queue: str
+    state: str
+    payload: Payload
+    codec: str | None
+    priority: int
+    attempts: int
+    created_at: float
+    available_at: float
+    leased_until: float | None = None
+    leased_by: str | None = None
+    last_error: dict[str, Any] | None = None
+    failed_at: float | None = None
+    dedupe_key: str | None = None
+    ordering_key: str | None = None
+    expires_at: float | None = None
+    run_id: str | None = None
+    headers: str | None = None
+    waiting_on: int = 0
+    history: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one commit changes. `limits` and `topics` are conditions: capacity by queue, and the subscription version
+    a topic must still have."""
+
+    enqueue: Sequence[NewMessage] = ()
+    edges: Sequence[Edge] = ()
+    settle: Sequence[Settle] = ()
+    records: Sequence[RecordWrite] = ()
+    lease: LeaseRequest | None = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = True
+
+
+class Enqueued(NamedTuple):
+    """What became of one `NewMessage`: the state it landed in and the store's time `at` which it was created.
+
+    For a duplicate, `existing` is the message that holds the dedupe key.
+    """
+
+    outcome: Outcome
+    state: str
+    at: float
+    existing: StoredMessage | None = None
+
+
+@dataclass(slots=True)
+class Committed:
+    """The result of a commit, in the order of its changes."""
+
+    enqueued: list[Enqueued] = field(default_factory=list)
+    settled: list[bool] = field(default_factory=list)
+    leased: list[StoredMessage] = field(default_factory=list)
+
+
+class Subscriptions(NamedTuple):
+    version: int
+    subscribers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The outcome of an integrity check: every problem as one sentence."""
+
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Waiter(Protocol):
+    """Blocks until what it listens for may have happened since it was made or last returned True."""
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class QueueStore(Protocol):
+    """Protocol for custom queue stores. Times are seconds since the epoch on the store's own clock."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def url(self) -> str:
+        """Where the store is, without any password."""
+
+    def mint(self, count: int = 1) -> list[str]:
+        """New message ids in ascending order."""
+
+    def now(self) -> float: ...
+
+    # the three write verbs
+    def commit(self, changes: Changes) -> Committed: ...
+    def lease(self, request: LeaseRequest) -> list[StoredMessage]: ...
+    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
+        """New expiry of each lease that is still held, None for the others."""
+
+    # reads; none of them changes anything
+    def get(self, queue: str, message_id: str) -> StoredMessage | None: ...
+    def qsize(self, queue: str) -> int: ...
+    def load(self, queue: str) -> int:
+        """Messages that count against capacity: ready and blocked."""
+
+    def stats(self, queue: str) -> QueueStats: ...
+    def scan(
+        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+    ) -> list[StoredMessage]:
+        """Messages by ascending id, or those of one state that left delivery by the time they left it.
+
+        `after` continues behind that message.
+        """
+
+    def queues(self) -> list[str]: ...
+    def run(self, run_id: str) -> RunStats | None: ...
+    def run_messages(
+        self, run_id: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[StoredMessage]: ...
+    def upstream(self, queue: str, message_id: str) -> list[str]:
+        """Ids of the messages this one still waits for."""
+
+    def record(self, kind: str, key: str) -> Record | None: ...
+    def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]: ...
+    def subscriptions(self, topic: str) -> Subscriptions: ...
+
+    # operations
+    def subscribe(self, topic: str, subscriber: str) -> bool: ...
+    def unsubscribe(self, topic: str, subscriber: str) -> bool: ...
+    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
+        """Return dead, expired or cancelled messages to delivery with a fresh attempt budget; None means all dead.
+
+        With ids, a message whose dedupe key is held by a live one raises `DedupeKeyInUse`; without, it stays dead.
+        """
+
+    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        """Remove (or count) messages that left delivery at least `older_than` seconds ago."""
+
+    def purge(self, queue: str) -> int:
+        """Remove every message of a queue, with its dedupe keys and worker records."""
+
+    def cancel_run(self, run_id: str) -> int:
+        """Cancel all live messages of a run, inflight ones too: their leases are lost. New ones are refused."""
+
+    def pause(self, queue: str) -> None: ...
+    def resume(self, queue: str) -> None: ...
+    def paused(self, queue: str) -> bool: ...
+    def heartbeat(self, queue: str, worker_id: str) -> None: ...
+    def backup(self, path: str) -> None:
+        """Write a verified copy while the store is in use; the copy appears under `path` whole or not at all."""
+
+    def check(self) -> CheckReport: ...
+    def close(self) -> None: ...
+
+    # wake
+    def listen(self, queues: Sequence[str]) -> Waiter:
+        """Wakes when one of the queues may have a message to lease."""
+
+    def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
+        """Wakes when all of the queues may be below their limits."""
+
+    def listen_run(self, run_id: str) -> Waiter:
+        """Wakes when something of the run may have changed."""

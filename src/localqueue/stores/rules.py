@@ -1,0 +1,127 @@
+"""The decisions every store shares: where a message lands, when it falls due, what an attempt leaves behind.
+
+Pure functions of the row and the clock, so that all stores decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from localqueue.stores.port import BLOCKED, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, WAITING
+
+NEVER = float("inf")
+
+
+def landing(
+    *, now: float, available_at: float, expires_at: float | None, waiting_on: int = 0, key_busy: bool = False
+) -> str:
+    """The state of a message that is enqueued, released, requeued or freed by its last upstream."""
+    if expires_at is not None and expires_at <= now:
+        return EXPIRED
+    if waiting_on:
+        return WAITING
+    if key_busy:
+        return BLOCKED
+    return DELAYED if available_at > now else READY
+
+
+def due_at(
+    state: str, *, available_at: float, expires_at: float | None, leased_until: float | None = None
+) -> float | None:
+    """When the store has to look at the message again without being told, or None."""
+    if state == INFLIGHT:
+        return leased_until
+    if state == DELAYED:
+        return available_at if expires_at is None else min(available_at, expires_at)
+    if state in (READY, WAITING, BLOCKED):
+        return expires_at
+    return None
+
+
+class Fallen(NamedTuple):
+    """What a due message becomes, and the event its history records."""
+
+    state: str
+    event: str | None
+    error: dict[str, Any] | None = None
+
+
+def fall_due(
+    state: str,
+    *,
+    now: float,
+    available_at: float,
+    expires_at: float | None,
+    attempts_used: int,
+    max_attempts: int | None,
+) -> Fallen:
+    """What becomes of a message whose `due_at` has passed."""
+    if state == INFLIGHT:
+        if max_attempts is not None and attempts_used >= max_attempts:
+            return Fallen(DEAD, "lease_expired", attempts_exhausted(attempts_used, "its lease expired"))
+        if expires_at is not None and expires_at <= now:
+            return Fallen(EXPIRED, "lease_expired")
+        return Fallen(READY, "lease_expired")
+    if expires_at is not None and expires_at <= now:
+        return Fallen(EXPIRED, "expired")
+    return Fallen(READY if state == DELAYED else state, None)
+
+
+def attempts_exhausted(attempts: int, last: str) -> dict[str, Any]:
+    """The error of a message that was delivered `max_attempts` times without being acked."""
+    return {
+        "type": "AttemptsExhausted",
+        "module": "localqueue",
+        "message": f"delivered {attempts} times without an ack; after the last delivery {last}",
+    }
+
+
+def describe_error(error: object) -> dict[str, Any] | None:
+    """The structured form of an exception or text, as `last_error` shows it."""
+    if error is None:
+        return None
+    if isinstance(error, Mapping):
+        return dict(error)
+    if isinstance(error, BaseException):
+        described: dict[str, Any] = {
+            "type": type(error).__name__,
+            "module": type(error).__module__,
+            "message": str(error),
+        }
+        for name in ("command", "exit_code", "stdout", "stderr"):
+            value = getattr(error, name, None)
+            if value is not None:
+                described[name] = value
+        return described
+    return {"type": None, "module": None, "message": str(error)}
+
+
+class Attempt(NamedTuple):
+    """A finished attempt (or an operator's act, which has no lease) as stores keep it."""
+
+    attempt: int
+    event: str
+    at: float
+    leased_at: float | None = None
+    leased_by: str | None = None
+    error: dict[str, Any] | None = None
+
+
+def history(
+    finished: Iterable[Attempt], *, attempts: int, leased_at: float | None, leased_by: str | None
+) -> tuple[dict[str, Any], ...]:
+    """`attempt_history`: two events for each finished attempt, and the current lease, which is not written anywhere."""
+    events: list[dict[str, Any]] = []
+    for one in finished:
+        if one.leased_at is not None:
+            events.append(_event("leased", one.leased_at, one.attempt, leased_by=one.leased_by))
+        by = one.leased_by if one.event == "lease_expired" else None
+        events.append(_event(one.event, one.at, one.attempt, leased_by=by, last_error=one.error))
+    if leased_at is not None:
+        events.append(_event("leased", leased_at, attempts, leased_by=leased_by))
+    return tuple(events)
+
+
+def _event(kind: str, at: float, attempt: int, **extra: Any) -> dict[str, Any]:
+    return {"type": kind, "at": at, "attempt": attempt, **{k: v for k, v in extra.items() if v is not None}}

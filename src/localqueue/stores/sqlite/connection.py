@@ -1,0 +1,120 @@
+"""Opening a SQLite file, and turning the driver's errors into ours.
+
+The connections wait for a lock by themselves, in steps of a fraction of a millisecond: SQLite's own busy handler sleeps
+for up to 100 ms at a time, which under eight processes is most of the latency.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from localqueue.errors import (
+    QueueStoreCorruptError,
+    QueueStoreError,
+    QueueStoreFullError,
+    QueueStoreLockedError,
+    QueueStoreReadOnlyError,
+)
+
+T = TypeVar("T")
+
+SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
+
+_FIRST_PAUSE = 0.00005
+_LONGEST_PAUSE = 0.002
+
+
+def connect(path: str, *, durability: str, timeout: float, busy_timeout: float = 0.0) -> sqlite3.Connection:
+    """A connection in WAL mode, in autocommit, usable from any thread."""
+    connection = sqlite3.connect(
+        path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        with translated(path):
+            if path != ":memory:":
+                mode = patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), path, timeout)
+                if mode[0] != "wal":
+                    raise QueueStoreError(
+                        f"SQLite can not use write-ahead logging for {path!r} (it answered {mode[0]!r}): "
+                        "put the file on a local disk",
+                        path=path,
+                    )
+            connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")
+            connection.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def patiently(action: Callable[[], T], path: str, timeout: float) -> T:
+    """Run `action` until the database is not locked, for at most `timeout` seconds."""
+    try:
+        return action()
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while True:
+        time.sleep(pause * (0.5 + random.random()))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            if time.monotonic() >= deadline:
+                raise locked(path, timeout) from error
+
+
+def locked(path: str, timeout: float) -> QueueStoreLockedError:
+    return QueueStoreLockedError(
+        f"SQLite queue store at {path!r} is locked by another process and did not become free in {timeout:g} s; "
+        "stop the competing process, use a different store_path, or open the store with a longer timeout",
+        path=path,
+    )
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raises the driver's errors as store errors that name the file and the way out."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    where = f"SQLite queue store at {path!r}"
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return QueueStoreLockedError(
+            f"{where} is locked by another process; use a different store_path or stop the competing process", path=path
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return QueueStoreFullError(f"{where} is full: nothing was changed; free some disk space and try again", path=path)
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return QueueStoreReadOnlyError(
+            f"{where} is read-only: give this user write access to the file and its directory", path=path
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return QueueStoreCorruptError(
+            f"{where} is damaged or is not a SQLite database ({error}); restore a backup or move the file away", path=path
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return QueueStoreError(
+            f"{where} can not be opened: check that the directory exists and that this user may use it", path=path
+        )
+    return QueueStoreError(f"{where} failed: {error}", path=path)

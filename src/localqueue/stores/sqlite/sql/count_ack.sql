@@ -1,0 +1,1 @@
+UPDATE queues SET inflight = inflight - ? WHERE id = ?

@@ -1,0 +1,1 @@
+UPDATE queues SET ready = ready + ? WHERE id = ?

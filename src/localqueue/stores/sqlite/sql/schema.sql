@@ -1,0 +1,120 @@
+-- Schema version 1. States: 0 ready, 1 delayed, 2 inflight, 3 waiting, 4 blocked, 5 dead, 6 expired, 7 cancelled.
+
+CREATE TABLE namespaces (
+  id     INTEGER PRIMARY KEY,
+  name   TEXT NOT NULL UNIQUE,
+  secret INTEGER NOT NULL               -- checks message ids, see localqueue.ids
+);
+
+-- Counts are kept with every change, so that capacity, qsize and stats cost the same at any backlog.
+-- due is a lower bound of messages.due_at: a claim looks at the timers only when it has passed.
+CREATE TABLE queues (
+  id            INTEGER PRIMARY KEY,
+  namespace     INTEGER NOT NULL,
+  name          TEXT NOT NULL,
+  ready         INTEGER NOT NULL DEFAULT 0,
+  delayed       INTEGER NOT NULL DEFAULT 0,
+  inflight      INTEGER NOT NULL DEFAULT 0,
+  waiting       INTEGER NOT NULL DEFAULT 0,
+  blocked       INTEGER NOT NULL DEFAULT 0,
+  dead          INTEGER NOT NULL DEFAULT 0,
+  expired       INTEGER NOT NULL DEFAULT 0,
+  cancelled     INTEGER NOT NULL DEFAULT 0,
+  due           REAL NOT NULL DEFAULT 9e999,
+  paused        INTEGER NOT NULL DEFAULT 0,
+  dropped       INTEGER NOT NULL DEFAULT 0,
+  subscriptions INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (namespace, name)
+);
+
+CREATE TABLE messages (
+  key          INTEGER PRIMARY KEY,      -- the first half of the message id
+  queue        INTEGER NOT NULL,
+  state        INTEGER NOT NULL,
+  priority     INTEGER NOT NULL,
+  attempts     INTEGER NOT NULL DEFAULT 0,  -- deliveries so far, and the token of the current lease
+  available_at REAL NOT NULL,
+  created_at   REAL NOT NULL,
+  payload      NOT NULL,
+  codec        TEXT,                     -- NULL is JSON
+  due_at       REAL,                     -- next time the state changes by itself
+  leased_at    REAL,
+  leased_by    TEXT,
+  forgiven     INTEGER NOT NULL DEFAULT 0,  -- attempts that a requeue took off the budget
+  dependents   INTEGER NOT NULL DEFAULT 0,  -- 1 when some message waits for this one
+  waiting_on   INTEGER NOT NULL DEFAULT 0,
+  run          INTEGER,
+  ordering_key TEXT,
+  dedupe_key   TEXT,
+  expires_at   REAL,
+  headers      TEXT,
+  last_error   TEXT,
+  failed_at    REAL,
+  ended_at     REAL                      -- when it became dead, expired or cancelled
+);
+
+CREATE INDEX messages_ready ON messages (queue, priority DESC, available_at) WHERE state = 0;
+CREATE INDEX messages_due ON messages (queue, state, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX messages_ended ON messages (queue, state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE UNIQUE INDEX messages_dedupe ON messages (queue, dedupe_key) WHERE dedupe_key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX messages_ordering ON messages (queue, ordering_key, state) WHERE ordering_key IS NOT NULL;
+CREATE INDEX messages_run ON messages (run) WHERE run IS NOT NULL;
+
+CREATE TABLE dependencies (
+  upstream  INTEGER NOT NULL,
+  dependent INTEGER NOT NULL,
+  PRIMARY KEY (upstream, dependent)
+) WITHOUT ROWID;
+
+CREATE INDEX dependencies_dependent ON dependencies (dependent);
+
+-- Finished attempts of messages that were released, expired or dead-lettered: the happy path writes none.
+CREATE TABLE attempts (
+  message   INTEGER NOT NULL,
+  n         INTEGER NOT NULL,
+  attempt   INTEGER NOT NULL,
+  event     TEXT NOT NULL,
+  at        REAL NOT NULL,
+  leased_at REAL,
+  leased_by TEXT,
+  error     TEXT,
+  PRIMARY KEY (message, n)
+) WITHOUT ROWID;
+
+-- Messages that were removed without being acked, so that nothing can come after them by mistake.
+CREATE TABLE removed (key INTEGER PRIMARY KEY);
+
+CREATE TABLE runs (
+  id           INTEGER PRIMARY KEY,
+  namespace    INTEGER NOT NULL,
+  name         TEXT NOT NULL,
+  total        INTEGER NOT NULL DEFAULT 0,
+  done         INTEGER NOT NULL DEFAULT 0,
+  cancelled_at REAL,
+  UNIQUE (namespace, name)
+);
+
+CREATE TABLE workers (
+  queue     INTEGER NOT NULL,
+  worker    TEXT NOT NULL,
+  leases    INTEGER NOT NULL DEFAULT 0,
+  last_seen REAL,
+  PRIMARY KEY (queue, worker)
+) WITHOUT ROWID;
+
+CREATE TABLE subscriptions (
+  topic      INTEGER NOT NULL,
+  subscriber TEXT NOT NULL,
+  n          INTEGER NOT NULL,
+  PRIMARY KEY (topic, subscriber)
+) WITHOUT ROWID;
+
+CREATE TABLE records (
+  namespace  INTEGER NOT NULL,
+  kind       TEXT NOT NULL,
+  key        TEXT NOT NULL,
+  value      BLOB NOT NULL,
+  version    INTEGER NOT NULL,
+  updated_at REAL NOT NULL,
+  PRIMARY KEY (namespace, kind, key)
+) WITHOUT ROWID;

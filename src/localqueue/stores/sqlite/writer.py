@@ -1,0 +1,127 @@
+"""The one write connection of a store, and the grouping of commits.
+
+Threads that want to write hang up a ticket and take the lock. Whoever gets it runs every ticket that is waiting, each in
+its own savepoint, and commits once: with `durability="power"` that is one fsync for all of them. The others find their
+ticket done.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from localqueue.errors import QueueStoreClosedError, QueueStoreError
+from localqueue.stores.sqlite.connection import patiently, translate
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection, float], T]
+
+_MOST_IN_A_GROUP = 128
+
+
+class _Ticket(Generic[T]):
+    __slots__ = ("done", "error", "value", "work")
+
+    def __init__(self, work: Work[T]) -> None:
+        self.work = work
+        self.done = False
+        self.error: BaseException | None = None
+        self.value: T | None = None
+
+
+class Writer:
+    """Runs work in write transactions: all of one piece of work is applied, or nothing of it."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, path: str, timeout: float, clock: Callable[[], float]
+    ) -> None:
+        self.lock = threading.Lock()
+        self.connection = connection
+        self.on_edge: Callable[[str], None] | None = None
+        self._path = path
+        self._timeout = timeout
+        self._clock = clock
+        self._waiting: deque[_Ticket[Any]] = deque()
+        self._closed = False
+        self._begun = False
+
+    def run(self, work: Work[T]) -> T:
+        ticket: _Ticket[T] = _Ticket(work)
+        self._waiting.append(ticket)
+        with self.lock:
+            if not ticket.done:
+                self._lead()
+        if ticket.error is not None:
+            raise ticket.error
+        return cast("T", ticket.value)
+
+    def close(self) -> None:
+        with self.lock:
+            self._closed = True
+            self.connection.close()
+
+    def _lead(self) -> None:
+        group: list[_Ticket[Any]] = []
+        while self._waiting and len(group) < _MOST_IN_A_GROUP:
+            group.append(self._waiting.popleft())
+        try:
+            if self._closed:
+                raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+            self._apply(group)
+        except Exception as error:
+            self._undo()
+            failure = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+            for ticket in group:
+                ticket.error = ticket.error or failure
+        except BaseException:
+            # An interrupt after the COMMIT took effect must not look like a failure to the other threads.
+            if self.connection.in_transaction or not self._begun:
+                self._undo()
+                for ticket in group:
+                    ticket.error = ticket.error or QueueStoreError("interrupted; nothing was changed", path=self._path)
+            raise
+        finally:
+            for ticket in group:
+                ticket.done = True
+
+    def _apply(self, group: list[_Ticket[Any]]) -> None:
+        execute = self.connection.execute
+        self._begun = False
+        try:
+            execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            patiently(lambda: execute("BEGIN IMMEDIATE"), self._path, self._timeout)
+        self._begun = True
+        now = self._clock()
+        edge = self.on_edge
+        if edge is not None:
+            edge("begun")
+        if len(group) == 1:
+            group[0].value = group[0].work(self.connection, now)
+        else:
+            for ticket in group:
+                self._apply_in_savepoint(ticket, now)
+        if edge is not None:
+            edge("applied")
+        execute("COMMIT")
+        if edge is not None:
+            edge("committed")
+
+    def _apply_in_savepoint(self, ticket: _Ticket[Any], now: float) -> None:
+        execute = self.connection.execute
+        execute("SAVEPOINT ticket")
+        try:
+            ticket.value = ticket.work(self.connection, now)
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:
+            ticket.error = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+            execute("ROLLBACK TO ticket")
+        execute("RELEASE ticket")
+
+    def _undo(self) -> None:
+        if not self._closed and self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")

@@ -1,0 +1,31 @@
+"""Rules for the whole test run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+
+def _skipped_in_ci(config: pytest.Config) -> Sequence[pytest.TestReport]:
+    if os.environ.get("CI") != "true":
+        return []
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.stats.get("skipped", []) if reporter is not None else []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A test that did not run proves nothing: under CI=true a skip fails the run."""
+    if _skipped_in_ci(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = _skipped_in_ci(terminalreporter.config)
+    if not skipped:
+        return
+    terminalreporter.section("skipped, which CI=true does not allow", red=True)
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.line(f"{report.nodeid}: {reason}")
