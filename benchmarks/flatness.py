@@ -39,6 +39,8 @@ def measure(bench: Bench, system: System, levels: list[int], n: int, rounds: int
             path = stack.enter_context(bench.fresh_directory())
             bench.open(child, path)
             child.ask("fill", n=level)
+            child.ask("close")  # so that the log of the filling is not checkpointed in a turn
+            bench.open(child, path, first=level)
             if can_bound:
                 bench.open(bounded, path, maxsize=10 * levels[-1])
             pairs[level] = (child, bounded if can_bound else None)

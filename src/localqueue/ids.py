@@ -32,15 +32,12 @@ class Mint:
 
     def take(self, count: int = 1) -> list[str]:
         """`count` new ids in ascending order."""
-        start = self._reserve(count)
+        start = self.reserve(count)
         secret = self._secret
         return [f"{k:016x}{k * secret & _MASK:016x}" for k in range(start, start + count)]
 
-    def one(self) -> str:
-        key = self._reserve(1)
-        return f"{key:016x}{key * self._secret & _MASK:016x}"
-
-    def _reserve(self, count: int) -> int:
+    def reserve(self, count: int = 1) -> int:
+        """The first of `count` consecutive new keys."""
         now = (time.time_ns() // 1000 - _EPOCH_US) << 12 | random.getrandbits(12)
         with self._lock:
             start = now if now > self._last else self._last + 1

@@ -17,16 +17,12 @@ def validate_retry_defaults(retry_defaults: Mapping[str, Any]) -> dict[str, Any]
     if settings.get("max_tries") is not None and settings.get("stop") is not None:
         raise ValueError("retry_defaults cannot set both max_tries and stop")
     max_tries = settings.get("max_tries")
-    if max_tries is not None and (
-        isinstance(max_tries, bool) or not isinstance(max_tries, int) or max_tries <= 0
-    ):
+    if max_tries is not None and (isinstance(max_tries, bool) or not isinstance(max_tries, int) or max_tries <= 0):
         raise ValueError("retry_defaults max_tries must be a positive integer")
     return settings
 
 
-def override_retry_settings(
-    settings: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> dict[str, Any]:
+def override_retry_settings(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Merge so that an override wins, also over the other spelling of when to stop."""
     kept = dict(settings)
     if not _STOP_SETTINGS.isdisjoint(overrides):

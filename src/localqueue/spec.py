@@ -70,9 +70,7 @@ class QueueSpec:
         """The queue policies this spec decides on; None when it leaves all of them open."""
         if self.delivery_policy is None and self.dead_letter_policy is None:
             return None
-        return QueuePolicySet(
-            delivery_policy=self.delivery_policy, dead_letter_policy=self.dead_letter_policy
-        )
+        return QueuePolicySet(delivery_policy=self.delivery_policy, dead_letter_policy=self.dead_letter_policy)
 
     def with_name(self, name: str) -> QueueSpec:
         """Describe another queue in the same way."""
@@ -137,14 +135,9 @@ class QueueSpec:
         from localqueue.queue import PersistentQueue
 
         if options.get("policy_set") is not None and self.policy_set is not None:
-            raise ValueError(
-                "pass queue policies via QueueSpec or build_queue(policy_set=), not both"
-            )
+            raise ValueError("pass queue policies via QueueSpec or build_queue(policy_set=), not both")
         if options.get("retry_defaults") is not None and self._retry:
-            raise ValueError(
-                "pass retry settings via QueueSpec.with_retry() or "
-                "build_queue(retry_defaults=), not both"
-            )
+            raise ValueError("pass retry settings via QueueSpec.with_retry() or build_queue(retry_defaults=), not both")
         return PersistentQueue(spec=self, **options)
 
     def build_worker_config(self, **overrides: Any) -> PersistentWorkerConfig:

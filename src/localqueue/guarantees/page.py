@@ -64,8 +64,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def _proof(row: Guarantee) -> str:
-    return ", ".join(_link(*node.split("::")) for node in row.proof)
+    return ", ".join(_link(node) for node in row.proof)
 
 
-def _link(path: str, test: str) -> str:
+def _link(node: str) -> str:
+    path, *_, test = node.split("::")
     return f"[{test.removeprefix('test_').replace('_', ' ')}](../{path})"

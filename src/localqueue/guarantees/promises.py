@@ -36,10 +36,6 @@ def _is_effectively_once(configuration: Configuration) -> bool:
     return configuration.delivery_policy.guarantee == "effectively-once"
 
 
-def _orders_by_key(configuration: Configuration) -> bool:
-    return bool(getattr(configuration.ordering_policy, "orders_by_key", False))
-
-
 def _has_unattached_commit(configuration: Configuration) -> bool:
     commit = _delivery(configuration, "commit_policy")
     if commit is None or not commit.coordinates_effects:
@@ -168,7 +164,7 @@ PROMISES: tuple[Rule, ...] = (
         "local",
         "One message of a key is out at a time, in put order. A retry holds up its own key; a "
         "dead letter lets the next one through.",
-        when=_orders_by_key,
+        when=lambda c: c.orders_by_key,
     ),
     _promised(
         "fifo-per-key-at-most-once",
@@ -176,14 +172,14 @@ PROMISES: tuple[Rule, ...] = (
         "best-effort",
         "Messages of a key are handed out in order, but the next one does not wait for the "
         "handler of the one before.",
-        when=lambda c: _orders_by_key(c) and c.delivery_policy.guarantee == "at-most-once",
+        when=lambda c: c.orders_by_key and c.delivery_policy.guarantee == "at-most-once",
     ),
     _promised(
         "fifo-per-key-dropping",
         "PerKeyFifoOrdering with DropNewest or DropOldest",
         "best-effort",
         "A dropped message leaves a gap in its key; those that remain keep their order.",
-        when=lambda c: _orders_by_key(c) and c.backpressure.overflow.startswith("drop-"),
+        when=lambda c: c.orders_by_key and c.backpressure.overflow.startswith("drop-"),
     ),
     _promised(
         "best-effort-ordering",

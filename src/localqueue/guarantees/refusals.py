@@ -23,7 +23,7 @@ def _refused(
     instead: str = "",
     when: Callable[[Configuration], bool],
     at: RefusedAt = "construction",
-    proof: str = "",
+    proof: tuple[str, ...] = (),
 ) -> Rule:
     return Rule(
         guarantee=Guarantee(
@@ -33,22 +33,14 @@ def _refused(
             reason=because,
             way_out=instead,
             refused_at=at,
-            proof=(f"tests/unit/test_guarantees.py::{proof}",) if proof else (),
+            proof=proof,
         ),
         applies=when,
     )
 
 
-def overflow_queue(configuration: Configuration) -> str | None:
-    """The queue that takes what does not fit, if the backpressure names one."""
-    if configuration.backpressure.overflow != "overflow-queue":
-        return None
-    name: str | None = getattr(configuration.backpressure, "queue", None)
-    return name
-
-
 def _overflows_into_a_subscriber(configuration: Configuration) -> bool:
-    target = overflow_queue(configuration)
+    target = configuration.overflow_queue
     subscriptions = configuration.subscription_policy
     if target is None or not subscriptions.subscriptions:
         return False
@@ -73,7 +65,7 @@ REFUSALS: tuple[Rule, ...] = (
             and not c.dispatch_policy.dispatches
             and not c.notification_policy.notifies
         ),
-        proof="test_push_needs_a_wake_or_a_handler",
+        proof=("tests/unit/test_guarantees.py::test_push_needs_a_wake_or_a_handler",),
     ),
     _refused(
         "publish-needs-subscribers",
@@ -83,7 +75,7 @@ REFUSALS: tuple[Rule, ...] = (
         instead="pass subscription_policy=StaticFanoutSubscriptions((...,)) or "
         "StoredSubscriptions()",
         when=lambda c: c.routing_policy.fanout and not c.subscription_policy.subscriptions,
-        proof="test_publishing_needs_subscribers",
+        proof=("tests/unit/test_guarantees.py::test_publishing_needs_subscribers",),
     ),
     _refused(
         "subscribers-need-publish",
@@ -91,15 +83,15 @@ REFUSALS: tuple[Rule, ...] = (
         because="subscribers would receive nothing with point-to-point routing",
         instead="pass routing_policy=PublishSubscribeRouting(), or no subscription_policy",
         when=lambda c: c.subscription_policy.subscriptions and not c.routing_policy.fanout,
-        proof="test_subscribers_need_publish_subscribe_routing",
+        proof=("tests/unit/test_guarantees.py::test_subscribers_need_publish_subscribe_routing",),
     ),
     _refused(
         "overflow-into-itself",
         "An overflow queue that is the queue itself",
         because="a full queue can not take its own overflow",
         instead="give OverflowToQueue the name of another queue",
-        when=lambda c: overflow_queue(c) is not None and overflow_queue(c) == c.name,
-        proof="test_a_queue_can_not_overflow_into_itself",
+        when=lambda c: c.overflow_queue is not None and c.overflow_queue == c.name,
+        proof=("tests/unit/test_guarantees.py::test_a_queue_can_not_overflow_into_itself",),
     ),
     _refused(
         "overflow-into-a-subscriber",
@@ -107,15 +99,17 @@ REFUSALS: tuple[Rule, ...] = (
         because="a subscriber would receive copies that were meant for another one",
         instead="give OverflowToQueue a name that does not belong to a subscriber",
         when=_overflows_into_a_subscriber,
-        proof="test_a_queue_can_not_overflow_into_a_subscriber_queue",
+        proof=(
+            "tests/unit/test_guarantees.py::test_a_queue_can_not_overflow_into_a_subscriber_queue",
+        ),
     ),
     _refused(
         "overflow-splits-a-key",
         "Per-key order with an overflow queue",
         because="messages of one ordering_key would be split over two queues and lose their order",
         instead="pass BoundedBackpressure or RejectingBackpressure, or another ordering_policy",
-        when=lambda c: _orders_by_key(c) and overflow_queue(c) is not None,
-        proof="test_an_overflow_queue_would_split_a_key",
+        when=lambda c: c.orders_by_key and c.overflow_queue is not None,
+        proof=("tests/unit/test_guarantees.py::test_an_overflow_queue_would_split_a_key",),
     ),
     _refused(
         "at-most-once-has-one-attempt",
@@ -125,7 +119,7 @@ REFUSALS: tuple[Rule, ...] = (
         when=lambda c: (
             c.delivery_policy.ack_timing == "before-delivery" and c.max_attempts is not None
         ),
-        proof="test_at_most_once_takes_no_max_attempts",
+        proof=("tests/unit/test_guarantees.py::test_at_most_once_takes_no_max_attempts",),
     ),
     _refused(
         "max-attempts-need-dead-letters",
@@ -133,7 +127,7 @@ REFUSALS: tuple[Rule, ...] = (
         because="a message that used up max_attempts would have nowhere to go",
         instead="pass dead_letter_policy=DeadLetterQueue(), or leave max_attempts out",
         when=lambda c: c.max_attempts is not None and not c.dead_letter_policy.dead_letters,
-        proof="test_max_attempts_need_dead_letters",
+        proof=("tests/unit/test_guarantees.py::test_max_attempts_need_dead_letters",),
     ),
     _refused(
         "effectively-once-needs-dedupe",
@@ -141,8 +135,8 @@ REFUSALS: tuple[Rule, ...] = (
         because="effectively-once delivery requires a dedupe_key on every put, and the "
         "deduplication_policy accepts none",
         instead="pass deduplication_policy=DedupeKeySupport()",
-        when=lambda c: requires_dedupe_key(c) and not c.deduplication_policy.accepts_dedupe_key,
-        proof="test_effectively_once_needs_dedupe_keys",
+        when=lambda c: c.requires_dedupe_key and not c.deduplication_policy.accepts_dedupe_key,
+        proof=("tests/unit/test_guarantees.py::test_effectively_once_needs_dedupe_keys",),
     ),
     _refused(
         "effectively-once-drops-nothing",
@@ -150,8 +144,8 @@ REFUSALS: tuple[Rule, ...] = (
         because="effectively-once delivery promises that the work is done, and the backpressure "
         "would drop it",
         instead="pass BoundedBackpressure, RejectingBackpressure, Throttling or OverflowToQueue",
-        when=lambda c: requires_dedupe_key(c) and c.backpressure.overflow in _DROPPING,
-        proof="test_effectively_once_refuses_to_drop",
+        when=lambda c: c.requires_dedupe_key and c.backpressure.overflow in _DROPPING,
+        proof=("tests/unit/test_guarantees.py::test_effectively_once_refuses_to_drop",),
     ),
     _refused(
         "priority-needs-priority-ordering",
@@ -164,7 +158,7 @@ REFUSALS: tuple[Rule, ...] = (
         "ordering-key-needs-per-key-ordering",
         "`put(ordering_key=...)` with an ordering other than PerKeyFifoOrdering",
         because="ordering_key requires PerKeyFifoOrdering",
-        when=lambda c: not _orders_by_key(c),
+        when=lambda c: not c.orders_by_key,
         at="put",
     ),
     _refused(
@@ -178,16 +172,7 @@ REFUSALS: tuple[Rule, ...] = (
         "effectively-once-needs-a-key",
         "`put()` without `dedupe_key` and effectively-once delivery",
         because="dedupe_key is required by the active delivery_policy",
-        when=lambda c: requires_dedupe_key(c),
+        when=lambda c: c.requires_dedupe_key,
         at="put",
     ),
 )
-
-
-def requires_dedupe_key(configuration: Configuration) -> bool:
-    """Whether the delivery policy insists on a key; policies that do not say do not."""
-    return bool(getattr(configuration.delivery_policy, "requires_dedupe_key", False))
-
-
-def _orders_by_key(configuration: Configuration) -> bool:
-    return bool(getattr(configuration.ordering_policy, "orders_by_key", False))

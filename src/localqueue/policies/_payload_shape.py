@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any
 
 OTHER_CODEC = "pass codec=PickleCodec(trusted=True)"
@@ -60,8 +61,8 @@ def describe_fault(value: Any, shape: PayloadShape, error: Exception | None) -> 
     try:
         for fault in _faults(value, shape, "$", ()):
             return fault
-    except RecursionError as too_deep:
-        error = too_deep
+    except (RecursionError, ValueError) as unprintable:
+        error = unprintable
     if isinstance(error, RecursionError):
         return "it is nested too deeply; flatten it, or send the parts as messages of their own"
     reason = "it does not come back equal" if error is None else str(error) or repr(error)
@@ -89,7 +90,8 @@ def _accepts(value: Any, kind: type, shape: PayloadShape) -> bool:
 
 
 def _step(path: str, key: object) -> str:
-    return f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
+    named = isinstance(key, str) and key.isidentifier() and len(key) < 30
+    return f"{path}.{key}" if named else f"{path}[{short(key)}]"
 
 
 def _key_faults(key: object, shape: PayloadShape, path: str) -> Iterator[str]:
@@ -99,13 +101,14 @@ def _key_faults(key: object, shape: PayloadShape, path: str) -> Iterator[str]:
         elif isinstance(key, float) and math.isnan(key):
             yield f"key NaN at {path} does not equal itself; use a string key"
     elif str in shape.keys and isinstance(key, bool | int | float | type(None)):
+        back = json.dumps(key)
         yield (
-            f"key {key!r} ({type(key).__name__}) at {path} would come back as {json.dumps(key)!r}; "
+            f"key {short(key)} ({type(key).__name__}) at {path} would come back as {back!r}; "
             f"use string keys, or {OTHER_CODEC}"
         )
     else:
         yield (
-            f"key {key!r} ({type(key).__name__}) at {path} is not supported; "
+            f"key {short(key)} ({type(key).__name__}) at {path} is not supported; "
             f"use string keys, or {OTHER_CODEC}"
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import json.encoder
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -57,6 +56,7 @@ class JsonCodec(Described):
     def decode(self, payload: str | bytes) -> Any:
         try:
             text = payload if isinstance(payload, str) else payload.decode()
+            text = text.strip(" \t\r\n")
             value, end = _read(text)
             return value if end == len(text) else json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -112,6 +112,8 @@ class PickleCodec(Described):
             )
 
     def encode(self, value: Any) -> bytes:
+        import pickle
+
         try:
             return pickle.dumps(value, protocol=5)
         except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
@@ -120,6 +122,8 @@ class PickleCodec(Described):
     def decode(self, payload: str | bytes) -> Any:
         if isinstance(payload, str):
             raise PayloadError("stored payload is text, and PickleCodec reads bytes")
+        import pickle
+
         try:
             return pickle.loads(payload)
         except Exception as error:

@@ -45,6 +45,24 @@ class Configuration:
     codec: Codec = JSON_CODEC
     max_attempts: int | None = None
 
+    @property
+    def requires_dedupe_key(self) -> bool:
+        """Whether every put must carry a key; a delivery policy that does not say does not ask."""
+        return bool(getattr(self.delivery_policy, "requires_dedupe_key", False))
+
+    @property
+    def orders_by_key(self) -> bool:
+        """Whether `ordering_key` means something to the ordering policy."""
+        return bool(getattr(self.ordering_policy, "orders_by_key", False))
+
+    @property
+    def overflow_queue(self) -> str | None:
+        """The queue that takes what does not fit, if the backpressure names one."""
+        if self.backpressure.overflow != "overflow-queue":
+            return None
+        name: str | None = getattr(self.backpressure, "queue", None)
+        return name
+
 
 def derive_semantics(configuration: Configuration) -> QueueSemantics:
     """Describe what the policies say about themselves."""

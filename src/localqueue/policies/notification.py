@@ -6,14 +6,17 @@ leases from the store, and a lost wake-up costs latency, never a message.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from localqueue.policies._described import Described
+
+if TYPE_CHECKING:
+    # Loading asyncio takes longer than the rest of localqueue, and few queues need it.
+    import asyncio
 
 
 class NotificationPolicy(Protocol):
@@ -117,6 +120,12 @@ class InProcessNotification(Described):
         return _in_process("thread-event", self, 1)
 
 
+def _new_event() -> asyncio.Event:
+    import asyncio
+
+    return asyncio.Event()
+
+
 class _AsyncWaiters:
     """What `AsyncNotification` remembers between calls, shared by all threads and loops."""
 
@@ -137,7 +146,7 @@ class AsyncNotification(Described):
     one is given.
     """
 
-    event: asyncio.Event = field(default_factory=asyncio.Event)
+    event: asyncio.Event = field(default_factory=_new_event)
     loop: asyncio.AbstractEventLoop | None = None
     _: KW_ONLY
     notifies: bool = True
@@ -163,6 +172,8 @@ class AsyncNotification(Described):
 
     async def wait_async(self, timeout: float | None = None) -> bool:
         """Wait until notified; False when `timeout` seconds passed first."""
+        import asyncio
+
         waiters = self._waiters
         with waiters.lock:
             if waiters.notified or self.event.is_set():
@@ -206,6 +217,8 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
+    import asyncio
+
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -104,14 +104,17 @@ def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
             f"{where} is locked by another process; use a different store_path or stop the competing process", path=path
         )
     if code == sqlite3.SQLITE_FULL:
-        return QueueStoreFullError(f"{where} is full: nothing was changed; free some disk space and try again", path=path)
+        return QueueStoreFullError(
+            f"{where} is full: nothing was changed; free some disk space and try again", path=path
+        )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return QueueStoreReadOnlyError(
             f"{where} is read-only: give this user write access to the file and its directory", path=path
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return QueueStoreCorruptError(
-            f"{where} is damaged or is not a SQLite database ({error}); restore a backup or move the file away", path=path
+            f"{where} is damaged or is not a SQLite database ({error}); restore a backup or move the file away",
+            path=path,
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return QueueStoreError(

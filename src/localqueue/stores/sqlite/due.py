@@ -38,5 +38,3 @@ def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> N
     if len(rows) < limit:
         due = tx.connection.execute(sql.NEXT_DUE, (queue,)).fetchone()[0]
         tx.connection.execute("UPDATE queues SET due = ? WHERE id = ?", (due, queue))
-
-

@@ -43,9 +43,7 @@ def _insert_plain(tx: Tx, messages: Sequence[NewMessage]) -> list[Enqueued]:
     for message in messages:
         queues[message.queue] = queues.get(message.queue, 0) + 1
     ids = {name: tx.queue_id(name) for name in queues}
-    rows = [
-        (int(m.id[:16], 16), ids[m.queue], m.priority, now, now, m.payload, m.codec, m.headers) for m in messages
-    ]
+    rows = [(int(m.id[:16], 16), ids[m.queue], m.priority, now, now, m.payload, m.codec, m.headers) for m in messages]
     try:
         tx.connection.executemany(sql.INSERT_PLAIN, rows)
     except sqlite3.IntegrityError as error:
@@ -190,10 +188,10 @@ def _wait_for(tx: Tx, dependent: int, after: Sequence[str]) -> int:
 def _add_edge(tx: Tx, upstream: str, dependent: int) -> int:
     key = tx.store.ids.key_of(upstream)
     if key is None:
-        raise UnknownMessage(f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned")
-    found = tx.connection.execute(
-        "UPDATE messages SET dependents = 1 WHERE key = ? RETURNING queue", (key,)
-    ).fetchall()
+        raise UnknownMessage(
+            f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
+        )
+    found = tx.connection.execute("UPDATE messages SET dependents = 1 WHERE key = ? RETURNING queue", (key,)).fetchall()
     if not found:
         if tx.connection.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone():
             raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
@@ -208,7 +206,8 @@ def add_edges(tx: Tx, edges: Sequence[Edge]) -> None:
     for edge in edges:
         dependent = tx.store.ids.key_of(edge.dependent)
         row = tx.connection.execute(
-            "SELECT m.state, q.namespace FROM messages AS m JOIN queues AS q ON q.id = m.queue WHERE m.key = ?", (dependent,)
+            "SELECT m.state, q.namespace FROM messages AS m JOIN queues AS q ON q.id = m.queue WHERE m.key = ?",
+            (dependent,),
         ).fetchone()
         if dependent is None or row is None or row[0] != WAITING or row[1] != tx.store.namespace_id:
             state = "gone" if row is None else STATES[row[0]]

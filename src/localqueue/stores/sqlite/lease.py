@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from localqueue.ids import Mint
 from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
@@ -31,24 +32,24 @@ def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     if not ready:
         return []
     until = tx.now + request.timeout
-    rows = tx.connection.execute(
-        sql.CLAIM_MANY, (until, tx.now, request.leased_by, queue, request.limit)
-    ).fetchall()
+    rows = tx.connection.execute(sql.CLAIM_MANY, (until, tx.now, request.leased_by, queue, request.limit)).fetchall()
     rows.sort(key=_claim_order)
     tx.count(queue, READY, -len(rows))
     tx.count(queue, INFLIGHT, len(rows))
     tx.due(queue, until)
     if request.leased_by is not None:
         count_leases(tx.connection, queue, request.leased_by, len(rows))
-    messages = [claimed(tx, request, row, until) for row in rows]
+    messages = [claimed(tx.store.ids, tx.connection, request, row, until) for row in rows]
     if request.consume:
         _consume(tx, queue, rows)
     return messages
 
 
-def claimed(tx: Tx, request: LeaseRequest, row: tuple[Any, ...], until: float) -> StoredMessage:
-    run_id = None if row[12] is None else _run_name(tx.connection, row[12])
-    return claimed_message(tx.store.ids, tx.connection, request.queue, row, until, request.leased_by, run_id)
+def claimed(
+    ids: Mint, connection: sqlite3.Connection, request: LeaseRequest, row: tuple[Any, ...], until: float
+) -> StoredMessage:
+    run_id = None if row[12] is None else _run_name(connection, row[12])
+    return claimed_message(ids, connection, request.queue, row, until, request.leased_by, run_id)
 
 
 def _claim_order(row: tuple[Any, ...]) -> tuple[int, float, int]:

@@ -87,7 +87,9 @@ _PROMISES = {
     "a queue would miss a timer": (
         "SELECT q.name FROM queues AS q WHERE q.due > (SELECT min(due_at) FROM messages AS m WHERE m.queue = q.id)"
     ),
-    "an inflight message has no lease": "SELECT key FROM messages WHERE state = 2 AND (due_at IS NULL OR leased_at IS NULL)",
+    "an inflight message has no lease": (
+        "SELECT key FROM messages WHERE state = 2 AND (due_at IS NULL OR leased_at IS NULL)"
+    ),
 }
 
 

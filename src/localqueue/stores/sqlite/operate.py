@@ -18,7 +18,8 @@ def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
         keys = [
             row[0]
             for row in tx.connection.execute(
-                "SELECT key FROM messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL ORDER BY ended_at, key",
+                "SELECT key FROM messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL "
+                "ORDER BY ended_at, key",
                 (queue,),
             ).fetchall()
         ]
@@ -35,8 +36,8 @@ def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
             if ids is None:
                 continue
             raise DedupeKeyInUse(
-                f"message {tx.store.ids.id_of(key)} can not return to queue {name!r}: a live message has its dedupe key "
-                f"{row[1]!r}; settle that one first"
+                f"message {tx.store.ids.id_of(key)} can not return to queue {name!r}: a live message has its dedupe "
+                f"key {row[1]!r}; settle that one first"
             )
         requeue_one(tx, name, key, delay)
         count += 1
@@ -57,7 +58,9 @@ def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> in
     values = (queue, CODE[state], tx.now - older_than)
     if dry_run:
         return int(tx.connection.execute(f"SELECT count(*) FROM messages WHERE {where}", values).fetchone()[0])
-    keys = [row[0] for row in tx.connection.execute(f"DELETE FROM messages WHERE {where} RETURNING key", values).fetchall()]
+    keys = [
+        row[0] for row in tx.connection.execute(f"DELETE FROM messages WHERE {where} RETURNING key", values).fetchall()
+    ]
     _forget(tx, keys)
     tx.count(queue, CODE[state], -len(keys))
     return len(keys)
@@ -66,7 +69,8 @@ def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> in
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue_id(name)
     keys = [
-        row[0] for row in tx.connection.execute("DELETE FROM messages WHERE queue = ? RETURNING key", (queue,)).fetchall()
+        row[0]
+        for row in tx.connection.execute("DELETE FROM messages WHERE queue = ? RETURNING key", (queue,)).fetchall()
     ]
     _forget(tx, keys)
     tx.connection.execute("DELETE FROM workers WHERE queue = ?", (queue,))
@@ -110,7 +114,8 @@ def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
         version = 0 if row is None else row[0]
         if write.expect is not None and write.expect != version:
             raise RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; nothing was changed"
+                f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; "
+                "nothing was changed"
             )
         if write.value is None:
             tx.connection.execute("DELETE FROM records WHERE namespace = ? AND kind = ? AND key = ?", where)
@@ -127,8 +132,8 @@ def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
     queue = tx.queue_id(topic)
     if wanted:
         changed = tx.connection.execute(
-            "INSERT INTO subscriptions (topic, subscriber, n) SELECT ?1, ?2, coalesce(max(n), 0) + 1 FROM subscriptions "
-            "WHERE topic = ?1 ON CONFLICT DO NOTHING",
+            "INSERT INTO subscriptions (topic, subscriber, n) "
+            "SELECT ?1, ?2, coalesce(max(n), 0) + 1 FROM subscriptions WHERE topic = ?1 ON CONFLICT DO NOTHING",
             (queue, subscriber),
         ).rowcount
     else:

@@ -16,6 +16,7 @@ from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, 
 
 def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
     """The kept counts, corrected for messages that are due but that nobody has claimed since."""
+    kept: list[int]
     *kept, due = connection.execute(
         "SELECT ready, delayed, inflight, waiting, blocked, dead, expired, cancelled, due FROM queues WHERE id = ?",
         (queue,),
@@ -112,7 +113,9 @@ def run(connection: sqlite3.Connection, namespace: int, run_id: str) -> RunStats
     ).fetchone()
     if row is None:
         return None
-    states = connection.execute("SELECT state, count(*) FROM messages WHERE run = ? GROUP BY state", (row[0],)).fetchall()
+    states = connection.execute(
+        "SELECT state, count(*) FROM messages WHERE run = ? GROUP BY state", (row[0],)
+    ).fetchall()
     return RunStats(run_id=run_id, total=row[1], done=row[2], **{STATES[state]: count for state, count in states})
 
 

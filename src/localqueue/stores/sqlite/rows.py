@@ -20,7 +20,10 @@ def finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.At
     rows = connection.execute(
         "SELECT attempt, event, at, leased_at, leased_by, error FROM attempts WHERE message = ? ORDER BY n", (key,)
     ).fetchall()
-    return [rules.Attempt(*row[:5], from_json(row[5])) for row in rows]
+    return [
+        rules.Attempt(attempt, event, at, leased_at, leased_by, from_json(error))
+        for attempt, event, at, leased_at, leased_by, error in rows
+    ]
 
 
 def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredMessage:

@@ -1,7 +1,7 @@
 """Creating, recognising and migrating the file.
 
-`application_id` marks a file as ours, `user_version` is the schema's version. A migration is one SQL text that leads from
-a version to the next; all pending ones run in one transaction, so that a crash leaves the old version.
+`application_id` marks a file as ours, `user_version` is the schema's version. A migration is one SQL text that leads
+from a version to the next; all pending ones run in one transaction, so that a crash leaves the old version.
 """
 
 from __future__ import annotations

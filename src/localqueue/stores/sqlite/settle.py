@@ -94,7 +94,7 @@ def _free_dependents(tx: Tx, upstream: int) -> None:
 def _leave(tx: Tx, queue: int, key: int, one: Settle, row: tuple[Any, ...]) -> bool:
     """Release, dead-letter or cancel."""
     (state, attempts, forgiven, available_at, expires_at, leased_at, leased_by, ordering_key, _dependents, _run,
-     last_error, waiting_on) = row  # fmt: skip
+     last_error) = row  # fmt: skip
     if state >= DEAD:
         return False
     error = to_json(one.error)

@@ -1,7 +1,7 @@
 """`SQLiteQueueStore`: the store port on one SQLite file.
 
-One connection writes, behind the lock of `Writer`; another reads, so that looking never waits for a commit. The hot paths
-(put one, lease one, ack one) are written out here; everything else goes through a `Tx`.
+One connection writes, behind the lock of `Writer`; another reads, so that looking never waits for a commit. The hot
+paths (put one, lease one, ack one) are written out here; everything else goes through a `Tx`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from localqueue.errors import IdTaken, QueueStoreClosedError, QueueStoreCorruptError
+from localqueue.errors import QueueStoreClosedError
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
 from localqueue.stores.port import (
-    READY,
     Changes,
     CheckReport,
     Committed,
-    Enqueued,
     Lease,
     LeaseRequest,
-    NewMessage,
+    Payload,
     Record,
-    Settle,
     StoredMessage,
     Subscriptions,
     Waiter,
@@ -39,14 +36,15 @@ from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, translate, translated
-from localqueue.stores.sqlite.enqueue import add_edges, enqueue, is_plain
+from localqueue.stores.sqlite.enqueue import add_edges, enqueue
 from localqueue.stores.sqlite.settle import follow_ack, settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.wake import StoreWaiter, Wake
-from localqueue.stores.sqlite.writer import Writer
+from localqueue.stores.sqlite.writer import Execute, Writer
 
 T = TypeVar("T")
 
+_NOTHING_FOLLOWS = (1, 0, None, None)  # acked at the first attempt, with no dependents, run or ordering key
 _open_stores: weakref.WeakSet[SQLiteQueueStore] = weakref.WeakSet()
 _abandoned: list[object] = []  # connections of the parent: closing them in a forked child could drop its locks
 
@@ -55,8 +53,8 @@ class SQLiteQueueStore:
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
-    (`FULL`). `timeout` is how long to wait for another process's write lock. Safe to share between threads, to open from
-    many processes, and to carry over a fork.
+    (`FULL`). `timeout` is how long to wait for another process's write lock. Safe to share between threads, to open
+    from many processes, and to carry over a fork.
     """
 
     def __init__(
@@ -126,61 +124,6 @@ class SQLiteQueueStore:
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        if changes.edges or changes.records or changes.lease or changes.limits or changes.topics:
-            return self._commit_all(changes)
-        if len(changes.enqueue) == 1 and not changes.settle:
-            message = changes.enqueue[0]
-            queue = self.queue_ids.get(message.queue)
-            if queue is not None and is_plain(message):
-                return self._put_one(message, queue)
-        elif len(changes.settle) == 1 and not changes.enqueue and not changes.strict:
-            one = changes.settle[0]
-            if one.action == "ack" and one.token is not None:
-                return Committed(settled=[self._ack_one(one)])
-        return self._commit_all(changes)
-
-    def _put_one(self, message: NewMessage, queue: int) -> Committed:
-        def work(connection: sqlite3.Connection, now: float) -> Enqueued:
-            try:
-                connection.execute(
-                    sql.INSERT_PLAIN,
-                    (int(message.id[:16], 16), queue, message.priority, now, now, message.payload, message.codec,
-                     message.headers),
-                )  # fmt: skip
-            except sqlite3.IntegrityError as error:
-                raise IdTaken(f"message id {message.id} is in use") from error
-            connection.execute(sql.COUNT_PUT, (1, queue))
-            return Enqueued("stored", READY, now)
-
-        enqueued = self._writer.run(work)
-        self._wake.touched((message.queue,))
-        return Committed([enqueued])
-
-    def _ack_one(self, one: Settle) -> bool:
-        key = self.ids.key_of(one.id)
-        queue = self._find_queue(one.queue)
-        if key is None or queue is None:
-            return False
-        touched = {one.queue}
-
-        def work(connection: sqlite3.Connection, now: float) -> bool:
-            rows = connection.execute(sql.DELETE_LEASED, (key, queue, one.token)).fetchall()
-            if not rows:
-                return False
-            connection.execute(sql.COUNT_ACK, (1, queue))
-            attempts, dependents, run, ordering_key = rows[0]
-            if attempts > 1 or dependents or run is not None or ordering_key is not None:
-                tx = Tx(self, connection, now)
-                follow_ack(tx, queue, key, attempts, dependents, run, ordering_key)
-                tx.flush()
-                touched.update(tx.touched)
-            return True
-
-        done = self._writer.run(work)
-        self._wake.touched(touched)
-        return done
-
-    def _commit_all(self, changes: Changes) -> Committed:
         def work(tx: Tx) -> Committed:
             enqueued = enqueue(tx, changes)
             add_edges(tx, changes.edges)
@@ -191,33 +134,74 @@ class SQLiteQueueStore:
 
         return self._write(work)
 
+    def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        row = self.queue_ids.get(queue)
+        if row is None:
+            self._write(lambda tx: tx.queue_id(queue))
+            row = self.queue_ids[queue]
+        reserve = self.ids.reserve
+
+        def work(execute: Execute, now: float) -> tuple[int, float]:
+            while True:
+                key = reserve()
+                try:
+                    execute(sql.INSERT_PLAIN, (key, row, 0, now, now, payload, codec, None))
+                    break
+                except sqlite3.IntegrityError:  # another process minted the same key
+                    continue
+            execute(sql.COUNT_PUT, (1, row))
+            return key, now
+
+        key, now = self._writer.run(work)
+        if self._wake.waited:
+            self._wake.touched((queue,))
+        return self.ids.id_of(key), now
+
+    def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        key = self.ids.key_of(message_id)
+        row = self.queue_ids.get(queue) or self._find_queue(queue)
+        if key is None or row is None:
+            return False
+        touched = {queue}
+
+        def work(execute: Execute, now: float) -> bool:
+            rows = execute(sql.DELETE_LEASED, (key, row, token)).fetchall()
+            if not rows:
+                return False
+            execute(sql.COUNT_ACK, (1, row))
+            if rows[0] != _NOTHING_FOLLOWS:
+                tx = Tx(self, self._writer.connection, now)
+                follow_ack(tx, row, key, *rows[0])
+                tx.flush()
+                touched.update(tx.touched)
+            return True
+
+        done = self._writer.run(work)
+        if self._wake.waited:
+            self._wake.touched(touched)
+        return done
+
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        queue = self._find_queue(request.queue)
-        if queue is None:
+        queue, limit, timeout, leased_by, _, consume = request
+        row = self.queue_ids.get(queue) or self._find_queue(queue)
+        if row is None:
             return []
-        if request.limit != 1 or request.consume:
+        if limit != 1 or consume or leased_by is not None:
             return self._write(lambda tx: leasing.lease(tx, request))
 
-        def work(connection: sqlite3.Connection, now: float) -> list[StoredMessage]:
-            until = now + request.timeout
-            tx = Tx(self, connection, now)
-            if connection.execute(sql.COUNT_LEASE, (until, queue, now)).rowcount != 1:
-                messages = leasing.lease(tx, request)
-                tx.flush()
-                return messages
-            rows = connection.execute(sql.CLAIM_ONE, (until, now, request.leased_by, queue)).fetchall()
-            if not rows:
-                raise QueueStoreCorruptError(
-                    f"queue {request.queue!r} counts ready messages but has none; run check() on {self.path!r}",
-                    path=self.path,
-                )
-            if request.leased_by is not None:
-                leasing.count_leases(connection, queue, request.leased_by, 1)
-            return [leasing.claimed(tx, request, rows[0], until)]
+        def work(execute: Execute, now: float) -> list[StoredMessage]:
+            until = now + timeout
+            if execute(sql.COUNT_LEASE, (until, row, now)).rowcount == 1:
+                claimed = execute(sql.CLAIM_ONE, (until, now, None, row)).fetchall()
+                return [leasing.claimed(self.ids, self._writer.connection, request, claimed[0], until)]
+            tx = Tx(self, self._writer.connection, now)
+            messages = leasing.lease(tx, request)
+            tx.flush()
+            return messages
 
         messages = self._writer.run(work)
-        if messages:
-            self._wake.touched((request.queue,))
+        if messages and self._wake.waited:
+            self._wake.touched((queue,))
         return messages
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
@@ -227,8 +211,8 @@ class SQLiteQueueStore:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
         made: list[Tx] = []
 
-        def apply(connection: sqlite3.Connection, now: float) -> T:
-            tx = Tx(self, connection, now)
+        def apply(execute: Execute, now: float) -> T:
+            tx = Tx(self, self._writer.connection, now)
             made.append(tx)
             result = work(tx)
             tx.flush()
@@ -306,16 +290,16 @@ class SQLiteQueueStore:
 
     def queues(self) -> list[str]:
         rows = self._read(
-            lambda c: c.execute("SELECT name FROM queues WHERE namespace = ? ORDER BY name", (self.namespace_id,)).fetchall()
+            lambda c: c.execute(
+                "SELECT name FROM queues WHERE namespace = ? ORDER BY name", (self.namespace_id,)
+            ).fetchall()
         )
         return [row[0] for row in rows]
 
     def run(self, run_id: str) -> RunStats | None:
         return self._read(lambda c: reads.run(c, self.namespace_id, run_id))
 
-    def run_messages(
-        self, run_id: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[StoredMessage]:
+    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
         return self._read(lambda c: reads.run_messages(c, self.ids, self.namespace_id, run_id, after, limit))
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
@@ -406,10 +390,13 @@ class SQLiteQueueStore:
 
     def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
         statement = "SELECT ready, blocked, due, paused FROM queues WHERE namespace = ? AND name = ?"
-        if self.path == ":memory:":
-            ask = lambda name: self._read(lambda c: c.execute(statement, (self.namespace_id, name)).fetchall())  # noqa: E731
-        else:
-            ask = lambda name: self._wake.query(statement, (self.namespace_id, name))  # noqa: E731
+
+        def ask(name: str) -> list[tuple[Any, ...]]:
+            parameters = (self.namespace_id, name)
+            if self.path == ":memory:":
+                return self._read(lambda connection: connection.execute(statement, parameters).fetchall())
+            return self._wake.query(statement, parameters)
+
         return [row for name in queues for row in ask(name)]
 
     # life
@@ -437,9 +424,7 @@ class SQLiteQueueStore:
     def _reopen_in_child(self) -> None:
         if self.path == ":memory:":
             _abandoned.append(self._writer)
-            self._writer = Writer(
-                self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock
-            )
+            self._writer = Writer(self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock)
             self._read_lock, self._wake = self._writer.lock, Wake(None)
         else:
             _abandoned.extend((self._writer.connection, self._reader, self._wake))

@@ -31,11 +31,11 @@ class Wake:
         self._generation = 0
         self._data_version = 0
         self._polling = False
-        self._waited: Counter[str] = Counter()
+        self.waited: Counter[str] = Counter()
 
     def touched(self, queues: Iterable[str]) -> None:
         """A commit of this process changed these queues."""
-        if self._waited and not self._waited.keys().isdisjoint(queues):
+        if self.waited and not self.waited.keys().isdisjoint(queues):
             with self._condition:
                 self._generation += 1
                 self._condition.notify_all()
@@ -43,9 +43,9 @@ class Wake:
     def watch(self, queues: Sequence[str], by: int) -> None:
         with self._condition:
             for name in queues:
-                self._waited[name] += by
-                if not self._waited[name]:
-                    del self._waited[name]
+                self.waited[name] += by
+                if not self.waited[name]:
+                    del self.waited[name]
 
     def generation(self) -> int:
         with self._condition:
@@ -122,9 +122,7 @@ class StoreWaiter:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
-            self._wake.wait_for_change(
-                generation, min(remaining, max(due - self._clock(), 0.0005), _LONGEST_WAIT)
-            )
+            self._wake.wait_for_change(generation, min(remaining, max(due - self._clock(), 0.0005), _LONGEST_WAIT))
 
     def close(self) -> None:
         if self._queues:

@@ -1,8 +1,8 @@
 """The one write connection of a store, and the grouping of commits.
 
-Threads that want to write hang up a ticket and take the lock. Whoever gets it runs every ticket that is waiting, each in
-its own savepoint, and commits once: with `durability="power"` that is one fsync for all of them. The others find their
-ticket done.
+A thread that finds the lock free runs its work alone. The others hang up a ticket and wait for the lock; whoever gets
+it runs every ticket that is waiting, each in its own savepoint, and commits once: with `durability="power"` that is one
+fsync for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.stores.sqlite.connection import patiently, translate
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection, float], T]
+Execute = Callable[..., sqlite3.Cursor]
+Work = Callable[[Execute, float], T]
 
 _MOST_IN_A_GROUP = 128
 
@@ -40,6 +41,7 @@ class Writer:
     ) -> None:
         self.lock = threading.Lock()
         self.connection = connection
+        self.execute: Execute = connection.cursor().execute  # one cursor for all: it is used under the lock only
         self.on_edge: Callable[[str], None] | None = None
         self._path = path
         self._timeout = timeout
@@ -49,6 +51,11 @@ class Writer:
         self._begun = False
 
     def run(self, work: Work[T]) -> T:
+        if self.lock.acquire(blocking=False):
+            try:
+                return self._run_alone(work)
+            finally:
+                self.lock.release()
         ticket: _Ticket[T] = _Ticket(work)
         self._waiting.append(ticket)
         with self.lock:
@@ -57,6 +64,36 @@ class Writer:
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.value)
+
+    def _run_alone(self, work: Work[T]) -> T:
+        execute = self.execute
+        edge = self.on_edge
+        try:
+            self._begin()
+            now = self._clock()
+            if edge is not None:
+                edge("begun")
+            value = work(execute, now)
+            if edge is not None:
+                edge("applied")
+            execute("COMMIT")
+            if edge is not None:
+                edge("committed")
+            return value
+        except sqlite3.Error as error:
+            self._undo()
+            raise translate(error, self._path) from error
+        except BaseException:
+            self._undo()
+            raise
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+        try:
+            self.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            patiently(lambda: self.execute("BEGIN IMMEDIATE"), self._path, self._timeout)
 
     def close(self) -> None:
         with self.lock:
@@ -68,8 +105,6 @@ class Writer:
         while self._waiting and len(group) < _MOST_IN_A_GROUP:
             group.append(self._waiting.popleft())
         try:
-            if self._closed:
-                raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
             self._apply(group)
         except Exception as error:
             self._undo()
@@ -88,22 +123,16 @@ class Writer:
                 ticket.done = True
 
     def _apply(self, group: list[_Ticket[Any]]) -> None:
-        execute = self.connection.execute
+        execute = self.execute
         self._begun = False
-        try:
-            execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            patiently(lambda: execute("BEGIN IMMEDIATE"), self._path, self._timeout)
+        self._begin()
         self._begun = True
         now = self._clock()
         edge = self.on_edge
         if edge is not None:
             edge("begun")
-        if len(group) == 1:
-            group[0].value = group[0].work(self.connection, now)
-        else:
-            for ticket in group:
-                self._apply_in_savepoint(ticket, now)
+        for ticket in group:
+            self._apply_in_savepoint(ticket, now)
         if edge is not None:
             edge("applied")
         execute("COMMIT")
@@ -111,10 +140,10 @@ class Writer:
             edge("committed")
 
     def _apply_in_savepoint(self, ticket: _Ticket[Any], now: float) -> None:
-        execute = self.connection.execute
+        execute = self.execute
         execute("SAVEPOINT ticket")
         try:
-            ticket.value = ticket.work(self.connection, now)
+            ticket.value = ticket.work(execute, now)
         except sqlite3.OperationalError:
             raise
         except Exception as error:

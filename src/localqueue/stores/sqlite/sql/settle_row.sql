@@ -1,3 +1,3 @@
 SELECT state, attempts, forgiven, available_at, expires_at, leased_at, leased_by, ordering_key, dependents, run,
-       last_error, waiting_on
+       last_error
   FROM messages WHERE key = ? AND queue = ?

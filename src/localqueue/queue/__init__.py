@@ -1,0 +1,209 @@
+"""`PersistentQueue`: a durable queue with the methods of `queue.Queue`, explicit messages and named policies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+from localqueue import guarantees
+from localqueue.policies import (
+    NO_SUBSCRIPTIONS,
+    POINT_TO_POINT_ROUTING,
+    AcknowledgementPolicy,
+    BackpressureStrategy,
+    Codec,
+    ConsumptionPolicy,
+    DeadLetterPolicy,
+    DeduplicationPolicy,
+    DeliveryPolicy,
+    DispatchPolicy,
+    LeasePolicy,
+    LocalityPolicy,
+    NotificationPolicy,
+    OrderingPolicy,
+    QueuePolicySet,
+    QueueSemantics,
+    RoutingPolicy,
+    SubscriptionPolicy,
+)
+from localqueue.queue.consuming import Consuming
+from localqueue.queue.core import default_store_path
+from localqueue.queue.drafts import PutOptions
+from localqueue.queue.operating import Operating
+from localqueue.queue.producing import Producing
+from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, resolve
+from localqueue.queue.transaction import PendingMessage, Transaction
+from localqueue.stores.port import NewMessage, QueueStore
+from localqueue.workers.config import PersistentWorkerConfig
+
+if TYPE_CHECKING:
+    from localqueue.spec import QueueSpec
+
+T = TypeVar("T")
+
+__all__ = ["PendingMessage", "PersistentQueue", "Transaction", "default_store_path"]
+
+
+class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
+    """A durable queue: `PersistentQueue("jobs")` keeps its messages in one SQLite file under the user's data directory.
+
+    Safe to use from many threads and to open from many processes. Each policy argument names one queue concept; a
+    combination that would promise what can not be kept is refused here. `max_attempts` dead-letters a message that was
+    delivered that often without being acked. `durability` is `"process"` (survives kill -9) or `"power"` (also power
+    loss). Close it, or use it in a `with` block; a store that was passed in stays open.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        spec: QueueSpec | None = None,
+        store: QueueStore | None = None,
+        store_path: str | os.PathLike[str] | None = None,
+        lease_timeout: float = DEFAULT_LEASE_TIMEOUT,
+        lease_policy: LeasePolicy | None = None,
+        acknowledgement_policy: AcknowledgementPolicy | None = None,
+        dead_letter_policy: DeadLetterPolicy | None = None,
+        deduplication_policy: DeduplicationPolicy | None = None,
+        maxsize: int = 0,
+        retry_defaults: Mapping[str, Any] | None = None,
+        semantics: QueueSemantics | None = None,
+        locality_policy: LocalityPolicy | None = None,
+        consumption_policy: ConsumptionPolicy | None = None,
+        delivery_policy: DeliveryPolicy | None = None,
+        dispatch_policy: DispatchPolicy | None = None,
+        notification_policy: NotificationPolicy | None = None,
+        ordering_policy: OrderingPolicy | None = None,
+        routing_policy: RoutingPolicy | None = None,
+        subscription_policy: SubscriptionPolicy | None = None,
+        backpressure: BackpressureStrategy | None = None,
+        policy_set: QueuePolicySet | None = None,
+        max_attempts: int | None = None,
+        codec: Codec | None = None,
+        durability: str | None = None,
+    ) -> None:
+        if name is None and spec is None:
+            raise ValueError("pass either name= or spec=")
+        if store is not None and store_path is not None:
+            raise ValueError("pass either store= or store_path=, not both")
+        if store is not None and durability is not None:
+            raise ValueError("pass either store= or durability=, not both; a store is opened with its own durability")
+        if durability not in (None, "process", "power"):
+            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
+        setup = resolve(
+            name=name,
+            spec=spec,
+            policy_set=policy_set,
+            policies={
+                "semantics": semantics,
+                "locality_policy": locality_policy,
+                "lease_policy": lease_policy,
+                "acknowledgement_policy": acknowledgement_policy,
+                "dead_letter_policy": dead_letter_policy,
+                "deduplication_policy": deduplication_policy,
+                "delivery_policy": delivery_policy,
+                "consumption_policy": consumption_policy,
+                "dispatch_policy": dispatch_policy,
+                "notification_policy": notification_policy,
+                "ordering_policy": ordering_policy,
+                "routing_policy": routing_policy,
+                "subscription_policy": subscription_policy,
+                "backpressure": backpressure,
+            },
+            lease_timeout=lease_timeout,
+            maxsize=maxsize,
+            retry_defaults=retry_defaults,
+            max_attempts=max_attempts,
+            codec=codec,
+        )
+        configuration = setup.configuration
+        super().__init__(configuration, store, store_path, durability)
+        self._spec = spec
+        self.semantics = setup.semantics
+        self.retry_defaults = setup.retry_defaults
+        self.lease_policy = configuration.lease_policy
+        self.lease_timeout = self._lease_seconds
+        self.acknowledgement_policy = configuration.acknowledgement_policy
+        self.dead_letter_policy = configuration.dead_letter_policy
+        self.deduplication_policy = configuration.deduplication_policy
+        self.locality_policy = configuration.locality_policy
+        self.consumption_policy = configuration.consumption_policy
+        self.delivery_policy = configuration.delivery_policy
+        self.dispatch_policy = configuration.dispatch_policy
+        self.notification_policy = configuration.notification_policy
+        self.ordering_policy = configuration.ordering_policy
+        self.routing_policy = configuration.routing_policy
+        self.subscription_policy = configuration.subscription_policy
+        self.backpressure = configuration.backpressure
+        self.maxsize = configuration.backpressure.maxsize
+        self.max_attempts = configuration.max_attempts
+        self.codec = configuration.codec
+
+    @classmethod
+    def from_spec(cls, spec: QueueSpec, **options: Any) -> PersistentQueue[Any]:
+        """The queue a spec describes."""
+        return cls(spec=spec, **options)
+
+    def build_worker_config(self, **overrides: Any) -> PersistentWorkerConfig:
+        """Worker settings from the queue's spec, or plain ones."""
+        if self._spec is not None:
+            return self._spec.build_worker_config(**overrides)
+        return PersistentWorkerConfig(**overrides)
+
+    def guarantees(self) -> list[guarantees.Guarantee]:
+        """What this combination of policies promises, row by row."""
+        return guarantees.guarantees_of(self._configuration)
+
+    def transaction(self) -> Transaction:
+        """Settle and put several messages together or not at all."""
+        return Transaction(self)
+
+    def subscriber_queue(self, subscriber: str) -> PersistentQueue[T]:
+        """The queue with one subscriber's copies: its own leases, retries, dedupe keys and dead letters."""
+        return PersistentQueue(
+            self.subscriber_queue_name(subscriber),
+            store=self.store,
+            lease_policy=self.lease_policy,
+            acknowledgement_policy=self.acknowledgement_policy,
+            dead_letter_policy=self.dead_letter_policy,
+            deduplication_policy=self.deduplication_policy,
+            retry_defaults=self.retry_defaults,
+            locality_policy=self.locality_policy,
+            consumption_policy=self.consumption_policy,
+            delivery_policy=self.delivery_policy,
+            dispatch_policy=self.dispatch_policy,
+            notification_policy=self.notification_policy,
+            ordering_policy=self.ordering_policy,
+            routing_policy=POINT_TO_POINT_ROUTING,
+            subscription_policy=NO_SUBSCRIPTIONS,
+            backpressure=self.backpressure,
+            max_attempts=self.max_attempts,
+            codec=self.codec,
+        )
+
+    def _draft_one(self, item: T, **options: Unpack[PutOptions]) -> NewMessage:
+        return self._drafts(
+            (item,),
+            options.get("delay", 0.0),
+            options.get("dedupe_key"),
+            options.get("priority", 0),
+            options.get("ttl"),
+            options.get("headers"),
+            options.get("ordering_key"),
+            options.get("run_id"),
+            options.get("after", ()),
+        )[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = self._store if self._store is not None else self._store_path or default_store_path()
+        return f"PersistentQueue({self.name!r}, store={str(where)!r})"

@@ -1,0 +1,134 @@
+"""What producing, consuming and inspecting share: the configuration, the store, and messages in and out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from localqueue.errors import PayloadError, QueueStoreClosedError
+from localqueue.message import QueueMessage, UndecodablePayload
+from localqueue.policies import Configuration
+from localqueue.policies.codec import JSON_CODEC
+from localqueue.queue.setup import limit_of
+from localqueue.stores.port import DELAYED, INFLIGHT, READY, Changes, LeaseRequest, QueueStore, Settle, StoredMessage
+
+T = TypeVar("T")
+
+
+def default_store_path() -> Path:
+    """Where a queue lives when nothing else is said: the XDG data directory."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "localqueue" / "queue.sqlite3"
+
+
+class QueueCore(Generic[T]):
+    """A queue's configuration bound to its store, which is opened on first use."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        store: QueueStore | None,
+        store_path: str | os.PathLike[str] | None,
+        durability: str | None,
+    ) -> None:
+        self.name = configuration.name
+        self._configuration = configuration
+        self._codec = configuration.codec
+        self._codec_name = None if configuration.codec is JSON_CODEC else configuration.codec.name
+        self._limit = limit_of(configuration.backpressure)
+        self._quiet = not (
+            configuration.notification_policy.notifies_on_put or configuration.dispatch_policy.dispatches_on_put
+        )
+        self._plain = (
+            self._quiet
+            and self._limit is None
+            and configuration.backpressure.overflow != "throttle"
+            and not configuration.routing_policy.fanout
+            and not getattr(configuration.delivery_policy, "requires_dedupe_key", False)
+        )
+        self._at_most_once = configuration.delivery_policy.ack_timing == "before-delivery"
+        self._lease_seconds = float(getattr(configuration.lease_policy, "timeout", 30.0))
+        self._request = LeaseRequest(
+            self.name, 1, self._lease_seconds, None, configuration.max_attempts, self._at_most_once
+        )
+        self._given_store = store
+        self._store = store
+        self._store_path = store_path
+        self._durability = durability
+        self._opening = threading.Lock()
+        self._closed = False
+        self._unfinished: dict[str, QueueMessage[T]] = {}
+        self._finished = threading.Condition()
+
+    @property
+    def store(self) -> QueueStore:
+        """The store this queue lives in."""
+        store = self._store
+        return self._open() if store is None else store
+
+    def _open(self) -> QueueStore:
+        with self._opening:
+            if self._closed:
+                raise QueueStoreClosedError(f"queue {self.name!r} is closed")
+            if self._store is None:
+                from localqueue.stores.sqlite import SQLiteQueueStore
+
+                path = default_store_path() if self._store_path is None else self._store_path
+                self._store = SQLiteQueueStore(path, durability=self._durability or "process")
+            return self._store
+
+    def close(self) -> None:
+        """Close the store, unless it was passed in: then it belongs to whoever opened it."""
+        with self._opening:
+            self._closed = True
+            store, self._store = self._store, None
+        if store is not None and store is not self._given_store:
+            store.close()
+
+    def _token(self, message: QueueMessage[Any] | str) -> tuple[str, int | None]:
+        """Id and fencing token. Only a leased message has a token; anything else is an operator's override."""
+        if isinstance(message, str):
+            return message, None
+        return message.id, message.attempts if message.state == INFLIGHT else None
+
+    def _leased(self, stored: StoredMessage) -> QueueMessage[T] | None:
+        """The leased message, or None when its payload can not be read: then it has become a dead letter."""
+        try:
+            value = self._decode(stored)
+        except PayloadError as error:
+            problem = {"type": "PayloadError", "module": "localqueue", "message": str(error)}
+            settle = Settle(self.name, stored.id, "dead-letter", stored.attempts, error=problem)
+            self.store.commit(Changes(settle=(settle,), strict=False))
+            return None
+        return self._message(stored, value)
+
+    def _seen(self, stored: StoredMessage) -> QueueMessage[Any]:
+        """A message for inspection; one that can not be decoded shows its raw bytes."""
+        try:
+            value = self._decode(stored)
+        except PayloadError as error:
+            raw = (
+                stored.payload if isinstance(stored.payload, bytes) else stored.payload.encode("utf-8", "surrogatepass")
+            )
+            value = UndecodablePayload(raw=raw, codec=stored.codec or "json", reason=str(error))
+        return self._message(stored, value)
+
+    def _decode(self, stored: StoredMessage) -> Any:
+        if stored.codec == self._codec_name:
+            return self._codec.decode(stored.payload)
+        if stored.codec is None:
+            return JSON_CODEC.decode(stored.payload)
+        raise PayloadError(
+            f"message {stored.id} was written with codec {stored.codec!r} and queue {self.name!r} reads "
+            f"{self._codec.name!r}; open the queue with that codec= and requeue the message"
+        )
+
+    def _message(self, s: StoredMessage, value: T) -> QueueMessage[T]:
+        return QueueMessage(
+            s.id, value, s.queue, READY if s.state == DELAYED else s.state, s.attempts, s.created_at, s.available_at,
+            s.leased_until, s.leased_by, s.last_error, s.failed_at, list(s.history), s.dedupe_key, s.priority,
+            {} if s.headers is None else json.loads(s.headers), s.ordering_key, s.expires_at, s.run_id, s.waiting_on,
+        )  # fmt: skip

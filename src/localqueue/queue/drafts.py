@@ -1,0 +1,124 @@
+"""Checking what a caller wants to put, before anything is stored."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+from localqueue.message import QueueMessage
+from localqueue.policies import Configuration
+
+_LARGEST_PRIORITY = 2**31 - 1
+
+
+class PutOptions(TypedDict, total=False):
+    """Options of one message, shared by `put`, `put_many` and `Transaction.put`."""
+
+    delay: float
+    dedupe_key: str | None
+    priority: int
+    ttl: float | None
+    headers: Mapping[str, str] | None
+    ordering_key: str | None
+    run_id: str | None
+    after: Iterable[Any]
+
+
+def check_put_options(
+    configuration: Configuration,
+    *,
+    delay: float,
+    dedupe_key: str | None,
+    priority: int,
+    ttl: float | None,
+    ordering_key: str | None,
+    run_id: str | None,
+) -> None:
+    """Refuse options that the queue's policies do not support."""
+    if delay:
+        check_delay(delay)
+    if dedupe_key is not None:
+        _check_key("dedupe_key", dedupe_key)
+        if not configuration.deduplication_policy.deduplication:
+            raise ValueError("dedupe_key is not supported by the active deduplication_policy")
+    elif getattr(configuration.delivery_policy, "requires_dedupe_key", False):
+        raise ValueError("dedupe_key is required by the active delivery_policy")
+    if priority != 0 or type(priority) is not int:
+        _check_priority(configuration, priority)
+    if ttl is not None and not check_seconds("ttl", ttl) > 0:
+        raise ValueError(f"ttl must be greater than zero, not {ttl!r}; leave it out for a message that never expires")
+    if ordering_key is not None:
+        _check_key("ordering_key", ordering_key)
+        if not getattr(configuration.ordering_policy, "orders_by_key", False):
+            raise ValueError("ordering_key requires PerKeyFifoOrdering; pass ordering_policy=PerKeyFifoOrdering()")
+    if run_id is not None:
+        _check_key("run_id", run_id)
+
+
+def check_delay(delay: float) -> float:
+    if check_seconds("delay", delay) < 0:
+        raise ValueError("delay cannot be negative")
+    return delay
+
+
+def check_seconds(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number of seconds, not {value!r}")
+    return value
+
+
+def check_timeout(timeout: float | None) -> None:
+    if timeout is not None and not timeout >= 0:
+        raise ValueError("'timeout' must be a non-negative number")
+
+
+def _check_priority(configuration: Configuration, priority: int) -> None:
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError("priority must be an integer")
+    if priority < 0:
+        raise ValueError("priority cannot be negative")
+    if priority > _LARGEST_PRIORITY:
+        raise ValueError(f"priority cannot be greater than {_LARGEST_PRIORITY}, this one is {priority}")
+    if priority > 0 and not configuration.ordering_policy.priority_before_sequence:
+        raise ValueError("priority requires PriorityOrdering")
+
+
+def _check_key(name: str, key: str) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"{name} must be a string, not {key!r}")
+    if not key:
+        raise ValueError(f"{name} cannot be empty")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} {key!r} is not valid Unicode") from None
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> str | None:
+    if not headers:
+        return None
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a mapping of strings to strings, not {headers!r}")
+    for key, value in headers.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"headers must map strings to strings, not {key!r} to {value!r}; convert it with str()")
+    return json.dumps(dict(headers), separators=(",", ":"))
+
+
+def upstream_ids(after: Iterable[QueueMessage[Any] | str]) -> tuple[str, ...]:
+    """The ids of messages given as ids or as messages."""
+    if isinstance(after, str | bytes | QueueMessage):
+        raise TypeError(f"after= takes a list of message ids or messages, not {after!r}; write after=[...]")
+    ids = []
+    for one in after:
+        if isinstance(one, QueueMessage):
+            ids.append(one.id)
+        elif isinstance(one, str):
+            ids.append(one)
+        else:
+            raise TypeError(f"after= takes message ids or messages, not {one!r}")
+    return tuple(ids)

@@ -1,0 +1,286 @@
+"""The producer's side: put, put_many and publishing to subscribers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
+from localqueue.message import QueueMessage
+from localqueue.policies import Throttling, subscriber_queue_name
+from localqueue.queue.core import QueueCore
+from localqueue.queue.drafts import check_put_options, check_timeout, encode_headers, upstream_ids
+from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, Limit, NewMessage, Outcome
+
+T = TypeVar("T")
+
+
+class Producing(QueueCore[T]):
+    def put(
+        self,
+        item: T,
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        delay: float = 0.0,
+        dedupe_key: str | None = None,
+        priority: int = 0,
+        ttl: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        ordering_key: str | None = None,
+        run_id: str | None = None,
+        after: Iterable[QueueMessage[Any] | str] = (),
+    ) -> QueueMessage[T]:
+        """Store an item durably and return its message.
+
+        When this returns, the message survives the death of the process. `delay` holds it back, `ttl` takes it out of
+        delivery when it was not consumed in time, `after` makes it wait until those messages are acked. While a live
+        message with the same `dedupe_key` exists, that one is returned and nothing is stored. A full queue blocks,
+        raises `queue.Full` or loses what its backpressure policy names. On a publish/subscribe queue every subscriber
+        gets a copy, in one transaction, and the first one is returned.
+        """
+        if (
+            self._plain
+            and timeout is None
+            and after == ()
+            and delay == 0.0
+            and priority == 0
+            and priority is not False
+            and dedupe_key is None
+            and ordering_key is None
+            and headers is None
+            and run_id is None
+            and ttl is None
+        ):
+            message_id, at = self.store.put_one(self.name, self._codec.encode(item), self._codec_name)
+            return QueueMessage(message_id, item, self.name, READY, 0, at, at)
+        drafts = self._drafts((item,), delay, dedupe_key, priority, ttl, headers, ordering_key, run_id, after)
+        return self._put(drafts, (item,), block, timeout)[0]
+
+    def put_nowait(self, item: T) -> QueueMessage[T]:
+        """Store an item or raise `queue.Full` at once."""
+        return self.put(item, block=False)
+
+    def put_many(
+        self,
+        items: Iterable[T],
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        ttl: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        ordering_key: str | None = None,
+        run_id: str | None = None,
+        after: Iterable[QueueMessage[Any] | str] = (),
+    ) -> list[QueueMessage[T]]:
+        """Store all items in one transaction, in order, or none of them."""
+        values = tuple(items)
+        if not values:
+            return []
+        limit = self._limit
+        if limit is not None and limit.overflow == "reject" and len(values) > limit.maxsize:
+            raise ValueError(
+                f"a batch of {len(values)} can never fit queue {self.name!r}, which admits {limit.maxsize} ready "
+                "messages; put smaller batches"
+            )
+        drafts = self._drafts(values, delay, None, priority, ttl, headers, ordering_key, run_id, after)
+        return self._put(drafts, values, block, timeout)
+
+    def _drafts(
+        self,
+        items: Sequence[T],
+        delay: float,
+        dedupe_key: str | None,
+        priority: int,
+        ttl: float | None,
+        headers: Mapping[str, str] | None,
+        ordering_key: str | None,
+        run_id: str | None,
+        after: Iterable[QueueMessage[Any] | str],
+    ) -> list[NewMessage]:
+        """Checked and encoded, without ids: those are minted for each attempt to store."""
+        check_put_options(
+            self._configuration,
+            delay=delay,
+            dedupe_key=dedupe_key,
+            priority=priority,
+            ttl=ttl,
+            ordering_key=ordering_key,
+            run_id=run_id,
+        )
+        header_text = None if headers is None else encode_headers(headers)
+        upstream = () if after == () else upstream_ids(after)
+        encode, codec, name = self._codec.encode, self._codec_name, self.name
+        return [
+            NewMessage(
+                "",
+                name,
+                encode(item),
+                codec,
+                delay,
+                priority,
+                dedupe_key,
+                ordering_key,
+                ttl,
+                header_text,
+                run_id,
+                upstream,
+            )
+            for item in items
+        ]
+
+    def _put(
+        self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
+    ) -> list[QueueMessage[T]]:
+        check_timeout(timeout)
+        if self._configuration.routing_policy.fanout:
+            return self._publish(drafts, items, block, timeout)
+        self._throttle(block, timeout)
+        limits = {} if self._limit is None else {self.name: self._limit}
+        stored, committed = self._store_drafts(lambda: Changes(enqueue=drafts, limits=limits), block, timeout)
+        return self._announce(stored, committed, items)
+
+    def _store_drafts(
+        self, make: Callable[[], Changes], block: bool, timeout: float | None
+    ) -> tuple[list[NewMessage], Committed]:
+        """Commit new messages, waiting for capacity where that is wanted."""
+        store = self.store
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            changes = make()
+            ids = store.mint(len(changes.enqueue))
+            messages = [NewMessage(new_id, *draft[1:]) for new_id, draft in zip(ids, changes.enqueue, strict=True)]
+            changes.enqueue = messages
+            try:
+                return messages, store.commit(changes)
+            except IdTaken:
+                continue
+            except SubscriptionsChanged:
+                continue
+            except QueueFull:
+                if not block or self._configuration.backpressure.overflow == "reject":
+                    raise
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    raise
+                self._wait_for_capacity(changes, remaining)
+
+    def _wait_for_capacity(self, changes: Changes, timeout: float | None) -> None:
+        wanted: dict[str, int] = {}
+        for message in changes.enqueue:
+            wanted[message.queue] = wanted.get(message.queue, 0) + 1
+        room = {name: limit.maxsize - wanted.get(name, 1) + 1 for name, limit in changes.limits.items()}
+        with self.store.listen_capacity(room) as waiter:
+            waiter.wait(timeout)
+
+    def _throttle(self, block: bool, timeout: float | None) -> None:
+        policy = self._configuration.backpressure
+        if isinstance(policy, Throttling):
+            pause = policy.delay_for(qsize=self.store.load(self.name))
+            if pause > 0:
+                if not block or (timeout is not None and timeout < pause):
+                    raise QueueFull(self.name, policy.maxsize)
+                threading.Event().wait(pause)
+
+    def _publish(
+        self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
+    ) -> list[QueueMessage[T]]:
+        subscribers: tuple[str, ...] = ()
+
+        def make() -> Changes:
+            nonlocal subscribers
+            subscribers, version = self._current_subscribers()
+            if not subscribers:
+                raise ValueError("publish-subscribe routing requires configured subscribers")
+            names = [subscriber_queue_name(self.name, subscriber) for subscriber in subscribers]
+            return Changes(
+                enqueue=[
+                    draft._replace(
+                        queue=name,
+                        dedupe_key=None if draft.dedupe_key is None else f"{draft.dedupe_key}:{subscriber}",
+                    )
+                    for draft in drafts
+                    for subscriber, name in zip(subscribers, names, strict=True)
+                ],
+                limits={} if self._limit is None else dict.fromkeys(names, self._limit),
+                topics={} if version is None else {self.name: version},
+            )
+
+        stored, committed = self._store_drafts(make, block, timeout)
+        copies = [item for item in items for _ in subscribers]
+        return self._announce(stored, committed, copies)[:: len(subscribers)]
+
+    def _current_subscribers(self) -> tuple[tuple[str, ...], int | None]:
+        """Who gets a copy, and the version of the stored subscriptions if there are any."""
+        policy = self._configuration.subscription_policy
+        if not getattr(policy, "dynamic", False):
+            return tuple(policy.subscribers), None
+        version, stored = self.store.subscriptions(self.name)
+        return tuple(dict.fromkeys((*policy.subscribers, *stored))), version
+
+    def _announce(
+        self, drafts: Sequence[NewMessage], committed: Committed, items: Sequence[T]
+    ) -> list[QueueMessage[T]]:
+        """Turn what was stored into messages, then notify, then dispatch. Duplicates are not announced again."""
+        messages = [
+            self._put_message(draft, enqueued, item)
+            for draft, enqueued, item in zip(drafts, committed.enqueued, items, strict=True)
+        ]
+        if self._quiet:
+            return messages
+        failures: list[Exception] = []
+        for message, enqueued in zip(messages, committed.enqueued, strict=True):
+            try:
+                self._announce_one(message, enqueued.outcome)
+            except Exception as error:
+                failures.append(error)
+        raise_all(failures)
+        return messages
+
+    def _announce_one(self, message: QueueMessage[T], outcome: Outcome) -> None:
+        if outcome not in ("stored", "diverted"):
+            return
+        notification, dispatch = self._configuration.notification_policy, self._configuration.dispatch_policy
+        if notification.notifies_on_put:
+            notification.notify(message)
+        if dispatch.dispatches_on_put:
+            dispatch.dispatch(message)
+
+    def _put_message(self, draft: NewMessage, enqueued: Enqueued, item: T) -> QueueMessage[T]:
+        outcome, state, at, existing = enqueued
+        if existing is not None:
+            return self._seen(existing)
+        (message_id, queue, _, _, delay, priority, dedupe_key, ordering_key, ttl, headers, run_id, after) = draft
+        if outcome == "diverted":
+            limit: Limit | None = self._limit
+            queue = (limit and limit.overflow_queue) or queue
+        shown = READY if state == DELAYED else state
+        message = QueueMessage(
+            message_id, item, queue, shown, 0, at, at + delay, dedupe_key=dedupe_key, priority=priority
+        )
+        if headers is None and ordering_key is None and ttl is None and run_id is None and not after:
+            return message
+        return self._with_extras(message, draft, at)
+
+    def _with_extras(self, message: QueueMessage[T], draft: NewMessage, at: float) -> QueueMessage[T]:
+        return replace(
+            message,
+            headers={} if draft.headers is None else json.loads(draft.headers),
+            ordering_key=draft.ordering_key,
+            expires_at=None if draft.ttl is None else at + draft.ttl,
+            run_id=draft.run_id,
+        )
+
+
+def raise_all(failures: list[Exception]) -> None:
+    """Raise what went wrong after the messages were stored; they stay stored."""
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise ExceptionGroup("several messages were stored but could not be announced", failures)

@@ -1,0 +1,148 @@
+"""Resolving the constructor's arguments into one configuration, or refusing them with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from localqueue import guarantees
+from localqueue.policies import (
+    BackpressureStrategy,
+    BoundedBackpressure,
+    Codec,
+    Configuration,
+    FixedLeaseTimeout,
+    LeasePolicy,
+    QueuePolicySet,
+    QueueSemantics,
+)
+from localqueue.policies.codec import JSON_CODEC
+from localqueue.retry_defaults import validate_retry_defaults
+from localqueue.stores.port import Limit
+
+if TYPE_CHECKING:
+    from localqueue.spec import QueueSpec
+
+DEFAULT_LEASE_TIMEOUT = 30.0
+_LONGEST_NAME = 512
+_POLICIES = tuple(field.name for field in fields(QueuePolicySet))
+
+
+class Setup(NamedTuple):
+    configuration: Configuration
+    semantics: QueueSemantics
+    retry_defaults: dict[str, Any]
+
+
+def resolve(
+    *,
+    name: str | None,
+    spec: QueueSpec | None,
+    policy_set: QueuePolicySet | None,
+    policies: dict[str, Any],
+    lease_timeout: float,
+    maxsize: int,
+    retry_defaults: Mapping[str, Any] | None,
+    max_attempts: int | None,
+    codec: Codec | None,
+) -> Setup:
+    if spec is not None:
+        name = spec.name if name is None else name
+        policy_set = spec.policy_set if policy_set is None else policy_set
+        retry_defaults = spec.retry_kwargs if retry_defaults is None else retry_defaults
+    if name is None:
+        raise ValueError("pass either name= or spec=")
+    chosen = _merge(policy_set, policies)
+    semantics = chosen.pop("semantics", None)
+    chosen["backpressure"] = _backpressure(policy_set, chosen.get("backpressure"), maxsize)
+    chosen["lease_policy"] = _lease_policy(chosen.get("lease_policy"), lease_timeout)
+    configuration = Configuration(
+        name=check_name(name),
+        codec=JSON_CODEC if codec is None else codec,
+        max_attempts=_check_max_attempts(max_attempts),
+        **{key: policy for key, policy in chosen.items() if policy is not None},
+    )
+    retry = validate_retry_defaults({} if retry_defaults is None else retry_defaults)
+    if semantics is None:
+        semantics = guarantees.derive_semantics(configuration)
+    else:
+        guarantees.check_semantics(semantics, configuration)
+    guarantees.check(configuration)
+    return Setup(configuration, semantics, retry)
+
+
+def check_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"queue name must be a string, not {name!r}")
+    if not name:
+        raise ValueError("queue name cannot be empty")
+    if ":" in name:
+        raise ValueError("queue name cannot contain ':'")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"queue name cannot be longer than {_LONGEST_NAME} characters, this one has {len(name)}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"queue name {name!r} is not valid Unicode") from None
+    if "\0" in name:
+        raise ValueError("queue name cannot contain a NUL character")
+    return name
+
+
+def _merge(policy_set: QueuePolicySet | None, policies: dict[str, Any]) -> dict[str, Any]:
+    chosen = {}
+    for name in _POLICIES:
+        bundled = None if policy_set is None else getattr(policy_set, name)
+        if bundled is not None and policies.get(name) is not None:
+            raise ValueError(f"pass either {name}= or policy_set.{name}, not both")
+        chosen[name] = bundled if bundled is not None else policies.get(name)
+    return chosen
+
+
+def _backpressure(
+    policy_set: QueuePolicySet | None, chosen: BackpressureStrategy | None, maxsize: int
+) -> BackpressureStrategy:
+    if chosen is None:
+        return BoundedBackpressure(maxsize)
+    if maxsize != 0:
+        source = "policy_set.backpressure" if policy_set and policy_set.backpressure is not None else "backpressure="
+        raise ValueError(f"pass either maxsize= or {source}, not both")
+    return chosen
+
+
+def _lease_policy(chosen: LeasePolicy | None, lease_timeout: float) -> LeasePolicy:
+    if chosen is not None:
+        if lease_timeout != DEFAULT_LEASE_TIMEOUT:
+            raise ValueError("pass either lease_timeout= or lease_policy=, not both")
+        return chosen
+    if isinstance(lease_timeout, bool) or not isinstance(lease_timeout, int | float):
+        raise TypeError(f"lease_timeout must be a number of seconds, not {lease_timeout!r}")
+    if not lease_timeout > 0:
+        raise ValueError("lease_timeout must be greater than zero")
+    return FixedLeaseTimeout(lease_timeout)
+
+
+def _check_max_attempts(max_attempts: int | None) -> int | None:
+    if max_attempts is None:
+        return None
+    if isinstance(max_attempts, bool) or not isinstance(max_attempts, int):
+        raise TypeError(f"max_attempts must be an integer, not {max_attempts!r}")
+    if max_attempts < 1:
+        raise ValueError(f"max_attempts must be at least 1, not {max_attempts}; leave it out for no limit")
+    return max_attempts
+
+
+def limit_of(backpressure: BackpressureStrategy) -> Limit | None:
+    """What the store has to check when it inserts; a throttled queue is slowed, never limited."""
+    if backpressure.maxsize <= 0 or backpressure.overflow == "throttle":
+        return None
+    match backpressure.overflow:
+        case "drop-newest":
+            return Limit(backpressure.maxsize, "drop-newest")
+        case "drop-oldest":
+            return Limit(backpressure.maxsize, "drop-oldest")
+        case "overflow-queue":
+            return Limit(backpressure.maxsize, "overflow-queue", getattr(backpressure, "queue", None))
+        case _:
+            return Limit(backpressure.maxsize, "reject")

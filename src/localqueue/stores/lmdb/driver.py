@@ -1,0 +1,84 @@
+"""The `lmdb` package, imported when a store is opened, and its errors turned into ours."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from localqueue.errors import (
+    QueueStoreCorruptError,
+    QueueStoreError,
+    QueueStoreFullError,
+    QueueStoreLockedError,
+    QueueStoreReadOnlyError,
+    QueueStoreVersionError,
+)
+
+
+class Cursor(Protocol):
+    """What we use of a cursor."""
+
+    def set_range(self, key: bytes) -> bool: ...
+    def first(self) -> bool: ...
+    def last(self) -> bool: ...
+    def prev(self) -> bool: ...
+    def key(self) -> bytes: ...
+    def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]: ...
+    def close(self) -> None: ...
+
+
+class Txn(Protocol):
+    """What we use of a transaction, reading or writing."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, dupdata: bool = True, overwrite: bool = True) -> bool: ...
+    def delete(self, key: bytes) -> bool: ...
+    def cursor(self) -> Cursor: ...
+
+
+def load() -> Any:
+    """The driver, or a `RuntimeError` that says how to install it."""
+    try:
+        import lmdb
+    except ImportError as error:
+        raise RuntimeError(
+            'LMDB support requires the optional dependency; install with `pip install "localqueue[lmdb]"`'
+        ) from error
+    return lmdb
+
+
+def locked(path: str) -> QueueStoreLockedError:
+    return QueueStoreLockedError(
+        f"LMDB queue store at {path!r} is locked by another process; "
+        "use a different store_path/db path or stop the competing process",
+        path=path,
+    )
+
+
+#: What an error of the driver means to us, by the name of its class: the driver may not be installed.
+_MEANING: dict[str, tuple[type[QueueStoreError], str]] = {
+    "MapFullError": (QueueStoreFullError, "is full: nothing was changed; free some space and try again"),
+    "TxnFullError": (QueueStoreFullError, "can not take a commit this large: nothing was changed; split it"),
+    "ReadonlyError": (QueueStoreReadOnlyError, "is read-only: give this user write access to the directory and its files"),
+    "InvalidError": (QueueStoreCorruptError, "is damaged or is not an LMDB environment; restore a backup or move it away"),
+    "CorruptedError": (QueueStoreCorruptError, "is damaged; restore a backup"),
+    "PageNotFoundError": (QueueStoreCorruptError, "is damaged; restore a backup"),
+    "VersionMismatchError": (QueueStoreVersionError, "was written by another version of LMDB"),
+    "ReadersFullError": (QueueStoreError, "has too many readers at once; close some of the processes that use it"),
+}
+
+
+def translate(error: Exception, path: str) -> QueueStoreError:
+    """A driver's error (or one of the operating system while opening) as a store error that says the way out."""
+    name = type(error).__name__
+    where = f"LMDB queue store at {path!r}"
+    code = getattr(error, "errno", None)
+    if name == "LockError":
+        return locked(path)
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS) or "Read-only file system" in str(error):
+        name = "ReadonlyError"
+    elif code in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error) or "quota exceeded" in str(error):
+        name = "MapFullError"
+    kind, meaning = _MEANING.get(name, (QueueStoreError, "failed"))
+    return kind(f"{where} {meaning} ({error})", path=path)

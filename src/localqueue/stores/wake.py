@@ -1,0 +1,127 @@
+"""Waking blocked callers without a broker, for stores that live in files.
+
+A commit in this process wakes the threads that wait on its queues at once. Commits of other processes are seen through a
+version of the store that changes with each of them and is cheap to read; of all threads that wait, one polls it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from localqueue.stores import rules
+
+_POLL = 0.004
+_LONGEST_WAIT = 0.5  # bounds how late a jump of the clock is noticed
+
+
+class Wake:
+    """Tells when anything in the store changed. `version` is None for a store only this process can change."""
+
+    def __init__(self, version: Callable[[], int] | None) -> None:
+        self._version = version
+        self._condition = threading.Condition()
+        self._generation = 0
+        self._seen = 0
+        self._polling = False
+        self._waited: Counter[Hashable] = Counter()
+
+    def touched(self, queues: Iterable[Hashable]) -> None:
+        """A commit of this process changed these queues."""
+        if self._waited and not self._waited.keys().isdisjoint(queues):
+            self.stir()
+
+    def stir(self) -> None:
+        """Have everybody who waits look again."""
+        with self._condition:
+            self._generation += 1
+            self._condition.notify_all()
+
+    def watch(self, queues: Sequence[Hashable], by: int) -> None:
+        with self._condition:
+            for name in queues:
+                self._waited[name] += by
+                if not self._waited[name]:
+                    del self._waited[name]
+
+    def generation(self) -> int:
+        with self._condition:
+            self._poll()
+            return self._generation
+
+    def wait_for_change(self, generation: int, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        polled = False
+        with self._condition:
+            try:
+                while self._generation == generation:
+                    remaining = deadline - time.monotonic()
+                    if remaining <= 0:
+                        break
+                    if self._version is None or (self._polling and not polled):
+                        self._condition.wait(remaining)
+                        continue
+                    self._polling = polled = True
+                    self._condition.wait(min(_POLL, remaining))
+                    if self._poll():
+                        self._condition.notify_all()
+            finally:
+                if polled:
+                    self._polling = False
+                    self._condition.notify()
+
+    def _poll(self) -> bool:
+        if self._version is None:
+            return False
+        version = self._version()
+        if version == self._seen:
+            return False
+        self._seen = version
+        self._generation += 1
+        return True
+
+
+class StoreWaiter:
+    """Blocks until `check` says so. It returns whether to stop, and when to look again at the latest."""
+
+    def __init__(
+        self,
+        wake: Wake,
+        queues: Sequence[Hashable],
+        check: Callable[[], tuple[bool, float]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._wake = wake
+        self._queues = queues
+        self._check = check
+        self._clock = clock
+        wake.watch(queues, 1)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        deadline = rules.NEVER if timeout is None else time.monotonic() + timeout
+        while True:
+            generation = self._wake.generation()
+            done, due = self._check()
+            if done:
+                return True
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            self._wake.wait_for_change(generation, min(remaining, max(due - self._clock(), 0.0005), _LONGEST_WAIT))
+
+    def close(self) -> None:
+        if self._queues:
+            self._wake.watch(self._queues, -1)
+            self._queues = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""The contract suite: prove that a store keeps every promise of the port.
+
+A store author subclasses `StoreContract` in a test module and says how the store is opened:
+
+    class TestMyStore(SharedStoreContract):
+        @pytest.fixture
+        def harness(self, tmp_path):
+            path = str(tmp_path / "queues")
+            return StoreHarness(
+                open=lambda **options: MyStore(path, **options),
+                open_copy=MyStore,
+                opener="my_package.store:MyStore",
+                location=path,
+            )
+
+- `StoreContract` is what every store promises.
+- `ReopenContract` is for stores that keep their messages when they are closed.
+- `ProcessContract` is for stores that several processes can open at once; it needs `opener` and `location`.
+- `SharedStoreContract` is all three.
+
+`open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start processes
+are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The suite needs
+pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through the same random
+steps; it needs Hypothesis.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(
+        f"localqueue.testing.{name}"
+        for name in (
+            "capacity", "dedupe", "dependencies", "edges", "fanout", "leases", "machine", "namespaces", "operations",
+            "ordering", "payloads", "processes", "records", "reopening", "runs", "settling", "stats", "steps", "threads",
+            "timers", "wake", "copies", "process_wake",
+        )
+    )
+)  # fmt: skip
+
+from localqueue.testing.contract import StoreContract  # noqa: E402
+from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402
+
+__all__ = ["FakeClock", "StoreContract", "StoreHarness"]

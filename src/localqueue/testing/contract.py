@@ -1,0 +1,58 @@
+"""The contract of a store, as test classes. See the docstring of `localqueue.testing` for how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from localqueue.stores.port import QueueStore
+from localqueue.testing.capacity import CapacityContract
+from localqueue.testing.dedupe import DedupeContract
+from localqueue.testing.harness import FakeClock, StoreHarness
+from localqueue.testing.leases import LeaseContract
+from localqueue.testing.ordering import OrderingContract
+from localqueue.testing.settling import SettlingContract
+
+OpenStore = Callable[..., QueueStore]
+
+
+class StoreContract(
+    LeaseContract,
+    SettlingContract,
+    OrderingContract,
+    CapacityContract,
+    DedupeContract,
+):
+    """What every store promises. Subclass it as `Test...` and provide the fixture `harness`."""
+
+    @pytest.fixture
+    def harness(self) -> StoreHarness:
+        raise NotImplementedError("a subclass of StoreContract provides the fixture `harness`")
+
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    def open_store(self, harness: StoreHarness) -> Iterator[OpenStore]:
+        """Opens the store as often as a test wants, and closes what it opened."""
+        opened: list[QueueStore] = []
+
+        def open_store(**options: object) -> QueueStore:
+            opened.append(harness.open(**options))
+            return opened[-1]
+
+        yield open_store
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def store(self, open_store: OpenStore, clock: FakeClock) -> QueueStore:
+        """A store on the frozen clock."""
+        return open_store(clock=clock)
+
+    @pytest.fixture
+    def live(self, open_store: OpenStore) -> QueueStore:
+        """A store on the real clock."""
+        return open_store()

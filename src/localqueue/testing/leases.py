@@ -1,0 +1,301 @@
+"""Leases: who holds a message, for how long, and what a token that is no longer current can do (nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from localqueue.stores.port import Action, Changes, Lease, LeaseRequest, QueueStore, Settle, StoredMessage
+from localqueue.testing.harness import FakeClock
+from localqueue.testing.steps import (
+    ack,
+    assert_sound,
+    counts,
+    dead_letter,
+    drain,
+    lease,
+    override,
+    payloads,
+    put,
+    put_many,
+    release,
+    settle,
+    state_of,
+    stored,
+    take,
+)
+
+ACTIONS: tuple[Action, ...] = ("ack", "release", "dead-letter", "cancel")
+
+
+def _expired_and_leased_again(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    clock.advance(30)
+    assert take(store, leased_by="second").id == message.id
+
+
+def _expired_and_released_by_another(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    _expired_and_leased_again(store, clock, message)
+    assert release(store, stored(store, message.id))
+
+
+def _released(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert release(store, message)
+
+
+def _released_and_leased_again(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert release(store, message)
+    take(store)
+
+
+def _dead_lettered(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert dead_letter(store, message)
+
+
+def _requeued_and_leased_again(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert dead_letter(store, message)
+    assert store.requeue("jobs", [message.id]) == 1
+    take(store)
+
+
+def _cancelled(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert override(store, message.id, "cancel")
+
+
+def _released_by_an_operator(store: QueueStore, clock: FakeClock, message: StoredMessage) -> None:
+    assert override(store, message.id, "release")
+
+
+LOSSES: tuple[Callable[[QueueStore, FakeClock, StoredMessage], None], ...] = (
+    _expired_and_leased_again,
+    _expired_and_released_by_another,
+    _released,
+    _released_and_leased_again,
+    _dead_lettered,
+    _requeued_and_leased_again,
+    _cancelled,
+    _released_by_an_operator,
+)
+
+
+class LeaseContract:
+    def test_a_lease_carries_the_message_and_says_who_holds_it_until_when(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put(store, payload="hello", headers='{"a":"b"}', codec="raw", dedupe_key="d", run_id="r", ordering_key="o")
+        message = take(store, timeout=12.5, leased_by="worker-1")
+        assert message == stored(store, message.id)
+        assert (message.queue, message.state, message.payload, message.codec) == ("jobs", "inflight", "hello", "raw")
+        assert (message.headers, message.dedupe_key, message.run_id) == ('{"a":"b"}', "d", "r")
+        assert (message.attempts, message.leased_by, message.ordering_key) == (1, "worker-1", "o")
+        assert message.leased_until == clock() + 12.5
+        assert message.created_at == message.available_at == clock()
+
+    def test_a_leased_message_is_not_handed_out_again(self, store: QueueStore) -> None:
+        put(store)
+        take(store)
+        assert lease(store) == []
+        assert counts(store) == {"inflight": 1}
+
+    def test_an_empty_or_unknown_queue_has_nothing_to_lease(self, store: QueueStore) -> None:
+        assert lease(store, "nobody-knows-me") == []
+        assert store.queues() == []
+        put(store)
+        drain(store)
+        assert lease(store, limit=10) == []
+
+    def test_a_batch_lease_takes_no_more_than_there_is_and_no_more_than_asked(self, store: QueueStore) -> None:
+        put_many(store, "abcde")
+        assert payloads(lease(store, limit=3)) == ["a", "b", "c"]
+        assert payloads(lease(store, limit=10)) == ["d", "e"]
+        assert counts(store) == {"inflight": 5}
+
+    def test_each_delivery_has_its_own_token(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store)
+        tokens = []
+        for _ in range(3):
+            message = take(store)
+            tokens.append(message.attempts)
+            release(store, message)
+        for _ in range(3):
+            tokens.append(take(store, timeout=1).attempts)
+            clock.advance(1)
+        assert tokens == [1, 2, 3, 4, 5, 6]
+
+    def test_a_lease_is_held_until_its_timeout_and_not_longer(self, store: QueueStore, clock: FakeClock) -> None:
+        first = put(store)
+        take(store, timeout=10)
+        clock.advance(9.75)
+        assert lease(store) == []
+        clock.advance(0.25)
+        again = take(store, leased_by="b")
+        assert (again.id, again.attempts, again.leased_by) == (first, 2, "b")
+
+    @pytest.mark.parametrize("action", ACTIONS)
+    @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__.strip("_"))
+    def test_a_stale_token_changes_nothing(
+        self,
+        store: QueueStore,
+        clock: FakeClock,
+        action: Action,
+        lose: Callable[[QueueStore, FakeClock, StoredMessage], None],
+    ) -> None:
+        put(store)
+        message = take(store, leased_by="first")
+        lose(store, clock, message)
+        before = stored(store, message.id), store.stats("jobs")
+        assert not settle(store, message, action, error={"message": "late"})
+        assert store.renew([Lease("jobs", message.id, message.attempts)], timeout=60) == [None]
+        assert (stored(store, message.id), store.stats("jobs")) == before
+
+    @pytest.mark.parametrize("action", ACTIONS)
+    def test_an_acked_message_is_never_brought_back(self, store: QueueStore, action: Action) -> None:
+        put(store)
+        message = take(store)
+        assert ack(store, message)
+        assert not settle(store, message, action)
+        assert not override(store, message.id, action)
+        assert store.renew([Lease("jobs", message.id, message.attempts)], timeout=60) == [None]
+        assert store.requeue("jobs", [message.id]) == 0
+        assert store.get("jobs", message.id) is None
+        assert store.scan("jobs") == []
+        assert_sound(store)
+
+    def test_a_token_is_not_used_twice_for_one_message(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store)
+        tokens = set()
+        for _ in range(3):
+            message = take(store)
+            assert message.attempts not in tokens
+            tokens.add(message.attempts)
+            dead_letter(store, message)
+            store.requeue("jobs", [message.id])
+            tokens.add(take(store, timeout=1).attempts)
+            clock.advance(1)
+        assert len(tokens) == 6
+
+    def test_a_token_from_the_future_is_stale_too(self, store: QueueStore) -> None:
+        put(store)
+        message = take(store)
+        assert not ack(store, message._replace(attempts=message.attempts + 1))
+        assert not ack(store, message._replace(attempts=0))
+        assert ack(store, message)
+
+    def test_a_token_is_only_good_in_its_own_queue(self, store: QueueStore) -> None:
+        put(store)
+        put(store, "other")
+        message = take(store)
+        take(store, "other")
+        assert not ack(store, message._replace(queue="other"))
+        assert store.renew([Lease("other", message.id, message.attempts)], timeout=5) == [None]
+        assert store.get("other", message.id) is None
+        assert counts(store) == counts(store, "other") == {"inflight": 1}
+
+    @pytest.mark.parametrize("message_id", ["", "x", "0" * 32, "g" * 32, "\x00", "ÿ" * 32, "1" * 10_000])
+    def test_an_id_that_nobody_minted_is_simply_unknown(self, store: QueueStore, message_id: str) -> None:
+        put(store)
+        for action in ACTIONS:
+            assert not override(store, message_id, action)
+        assert store.get("jobs", message_id) is None
+        assert store.renew([Lease("jobs", message_id, 1)], timeout=1) == [None]
+        assert store.requeue("jobs", [message_id]) == 0
+        assert store.upstream("jobs", message_id) == []
+        assert counts(store) == {"ready": 1}
+
+    def test_renew_keeps_a_lease_past_its_first_timeout(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store)
+        message = take(store, timeout=10)
+        clock.advance(8)
+        held = Lease("jobs", message.id, message.attempts)
+        assert store.renew([held], timeout=10) == [clock() + 10]
+        assert stored(store, message.id).leased_until == clock() + 10
+        clock.advance(9)
+        assert lease(store) == []
+        assert ack(store, message)
+
+    def test_renew_can_shorten_a_lease(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store)
+        message = take(store, timeout=1000)
+        store.renew([Lease("jobs", message.id, message.attempts)], timeout=2)
+        clock.advance(2)
+        assert take(store).id == message.id
+
+    def test_renew_answers_for_each_lease_on_its_own(self, store: QueueStore, clock: FakeClock) -> None:
+        put_many(store, "abc")
+        put(store, "other")
+        a, b, c = lease(store, limit=3)
+        other = take(store, "other")
+        ack(store, b)
+        wanted = [Lease(m.queue, m.id, m.attempts) for m in (a, b, c, other)]
+        wanted.append(Lease("jobs", a.id, 7))
+        until = clock() + 60
+        assert store.renew(wanted, timeout=60) == [until, None, until, until, None]
+        assert store.renew([], timeout=60) == []
+
+    def test_a_message_whose_consumers_keep_dying_becomes_a_dead_letter(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put(store)
+        for attempt in (1, 2, 3):
+            assert take(store, timeout=5, max_attempts=3).attempts == attempt
+            clock.advance(5)
+        assert lease(store, max_attempts=3) == []
+        (dead,) = store.scan("jobs", state="dead")
+        assert dead.attempts == 3
+        assert dead.leased_until is dead.leased_by is None
+        assert dead.failed_at == clock()
+        assert dead.last_error is not None
+        assert dead.last_error["type"] == "AttemptsExhausted"
+        assert_sound(store)
+
+    def test_consume_delivers_at_most_once(self, store: QueueStore, clock: FakeClock) -> None:
+        put_many(store, "abc", run_id="r")
+        taken = lease(store, limit=2, consume=True, leased_by="w")
+        assert payloads(taken) == ["a", "b"]
+        for message in taken:
+            assert not ack(store, message)
+            assert not release(store, message)
+        clock.advance(1000)
+        assert drain(store) == ["c"]
+        run = store.run("r")
+        assert run is not None
+        assert (run.total, run.done, run.state) == (3, 3, "succeeded")
+        assert store.stats("jobs").leases_by_worker_id == {"w": 2}
+        assert_sound(store)
+
+    def test_consume_frees_the_key_the_dedupe_key_and_what_waited(self, store: QueueStore) -> None:
+        first = put(store, payload="first", ordering_key="k", dedupe_key="d")
+        put(store, payload="second", ordering_key="k")
+        put(store, "later", after=(first,))
+        assert payloads(lease(store, consume=True)) == ["first"]
+        assert take(store).payload == "second"
+        assert counts(store, "later") == {"ready": 1}
+        put(store, dedupe_key="d")
+        assert_sound(store, ["jobs", "later"])
+
+    def test_settling_one_and_leasing_the_next_is_one_commit(self, store: QueueStore) -> None:
+        put_many(store, "abc")
+        message = take(store)
+        seen = [message.payload]
+        for _ in range(3):
+            one = Settle("jobs", message.id, "ack", message.attempts)
+            done = store.commit(Changes(settle=[one], lease=LeaseRequest("jobs", leased_by="w")))
+            assert done.settled == [True]
+            seen += payloads(done.leased)
+            if done.leased:
+                (message,) = done.leased
+        assert seen == ["a", "b", "c"]
+        assert store.scan("jobs") == []
+
+    def test_a_rejected_settle_leases_nothing(self, store: QueueStore) -> None:
+        put_many(store, "ab")
+        message = take(store)
+        stale: dict[str, Any] = {"token": message.attempts + 1}
+        with pytest.raises(Exception, match="no longer leased"):
+            store.commit(
+                Changes(settle=[Settle("jobs", message.id, "ack", **stale)], lease=LeaseRequest("jobs", leased_by="w"))
+            )
+        assert counts(store) == {"ready": 1, "inflight": 1}
+        assert store.stats("jobs").leases_by_worker_id == {}
+        assert state_of(store, message.id) == "inflight"

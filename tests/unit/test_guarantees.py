@@ -1,0 +1,352 @@
+"""The guarantee table refuses what it says it refuses, and says it everywhere alike."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.errors import IncompatiblePolicies
+from localqueue.guarantees import (
+    LEVELS,
+    RULES,
+    Configuration,
+    as_dict,
+    as_markdown,
+    check,
+    check_semantics,
+    derive_semantics,
+    guarantees_of,
+    rule,
+)
+from localqueue.policies import (
+    LOCAL_AT_LEAST_ONCE,
+    AtMostOnceDelivery,
+    BestEffortOrdering,
+    BoundedBackpressure,
+    CallbackDispatcher,
+    DeadLetterQueue,
+    DropNewest,
+    DropOldest,
+    EffectivelyOnceDelivery,
+    ExplicitAcknowledgement,
+    FixedLeaseTimeout,
+    InProcessNotification,
+    NoDeduplication,
+    OverflowToQueue,
+    PerKeyFifoOrdering,
+    PickleCodec,
+    PriorityOrdering,
+    PublishSubscribeRouting,
+    PushConsumption,
+    QueueSemantics,
+    RemoteQueuePlacement,
+    SagaCommit,
+    StaticFanoutSubscriptions,
+    StoredSubscriptions,
+    Throttling,
+    TransactionalOutboxCommit,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def refused(rule_id: str, **policies: Any) -> None:
+    configuration = Configuration(**{"name": "jobs", **policies})
+    with pytest.raises(IncompatiblePolicies) as caught:
+        check(configuration)
+    assert str(caught.value) == rule(rule_id).message
+    assert rule_id in ids(configuration)
+
+
+def accepted(**policies: Any) -> set[str]:
+    configuration = Configuration(**{"name": "jobs", **policies})
+    check(configuration)
+    return ids(configuration)
+
+
+def ids(configuration: Configuration) -> set[str]:
+    return {row.id for row in guarantees_of(configuration)}
+
+
+def test_the_default_configuration_is_accepted_and_at_least_once() -> None:
+    assert {"at-least-once", "point-to-point", "fifo-ready", "codec"} <= accepted()
+
+
+def test_push_needs_a_wake_or_a_handler() -> None:
+    refused("push-needs-a-wake-or-a-handler", consumption_policy=PushConsumption())
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        {"dispatch_policy": CallbackDispatcher((print,))},
+        {"notification_policy": InProcessNotification()},
+    ],
+)
+def test_push_with_a_wake_or_a_handler_is_accepted(policies: dict[str, Any]) -> None:
+    assert "push" in accepted(consumption_policy=PushConsumption(), **policies)
+
+
+def test_dispatch_beside_pull_is_accepted_as_local() -> None:
+    assert "dispatch-with-pull" in accepted(dispatch_policy=CallbackDispatcher((print,)))
+    assert rule("dispatch-with-pull").level == "local"
+
+
+def test_publishing_needs_subscribers() -> None:
+    refused("publish-needs-subscribers", routing_policy=PublishSubscribeRouting())
+    assert rule("publish-needs-subscribers").message.startswith(
+        "publish-subscribe routing requires configured subscribers"
+    )
+
+
+@pytest.mark.parametrize(
+    "subscriptions", [StaticFanoutSubscriptions(("a",)), StoredSubscriptions()]
+)
+def test_subscribers_need_publish_subscribe_routing(subscriptions: Any) -> None:
+    refused("subscribers-need-publish", subscription_policy=subscriptions)
+    assert "publish-subscribe" in accepted(
+        subscription_policy=subscriptions, routing_policy=PublishSubscribeRouting()
+    )
+
+
+def test_a_queue_can_not_overflow_into_itself() -> None:
+    refused("overflow-into-itself", backpressure=OverflowToQueue(5, queue="jobs"))
+    assert "overflow-queue" in accepted(backpressure=OverflowToQueue(5, queue="spare"))
+
+
+def test_a_queue_can_not_overflow_into_a_subscriber_queue() -> None:
+    publishing = {
+        "routing_policy": PublishSubscribeRouting(),
+        "subscription_policy": StaticFanoutSubscriptions(("audit",)),
+    }
+    refused(
+        "overflow-into-a-subscriber",
+        backpressure=OverflowToQueue(5, queue="jobs.audit"),
+        **publishing,
+    )
+    accepted(backpressure=OverflowToQueue(5, queue="jobs.spare"), **publishing)
+
+
+def test_stored_subscribers_reserve_every_name_below_the_queue() -> None:
+    publishing = {
+        "routing_policy": PublishSubscribeRouting(),
+        "subscription_policy": StoredSubscriptions(),
+    }
+    refused(
+        "overflow-into-a-subscriber",
+        backpressure=OverflowToQueue(5, queue="jobs.later"),
+        **publishing,
+    )
+    accepted(backpressure=OverflowToQueue(5, queue="jobs-later"), **publishing)
+
+
+def test_an_overflow_queue_would_split_a_key() -> None:
+    refused(
+        "overflow-splits-a-key",
+        ordering_policy=PerKeyFifoOrdering(),
+        backpressure=OverflowToQueue(5, queue="spare"),
+    )
+
+
+def test_at_most_once_takes_no_max_attempts() -> None:
+    refused("at-most-once-has-one-attempt", delivery_policy=AtMostOnceDelivery(), max_attempts=3)
+    assert "at-most-once" in accepted(delivery_policy=AtMostOnceDelivery())
+
+
+def test_max_attempts_need_dead_letters() -> None:
+    refused(
+        "max-attempts-need-dead-letters",
+        dead_letter_policy=DeadLetterQueue(dead_letters=False),
+        max_attempts=3,
+    )
+    accepted(max_attempts=3)
+
+
+def test_effectively_once_needs_dedupe_keys() -> None:
+    refused(
+        "effectively-once-needs-dedupe",
+        delivery_policy=EffectivelyOnceDelivery(),
+        deduplication_policy=NoDeduplication(),
+    )
+
+
+@pytest.mark.parametrize("backpressure", [DropNewest(5), DropOldest(5)])
+def test_effectively_once_refuses_to_drop(backpressure: Any) -> None:
+    refused(
+        "effectively-once-drops-nothing",
+        delivery_policy=EffectivelyOnceDelivery(),
+        backpressure=backpressure,
+    )
+    assert "dropping" in accepted(backpressure=backpressure)
+
+
+def test_effectively_once_counts_only_with_a_ledger() -> None:
+    without = accepted(delivery_policy=EffectivelyOnceDelivery())
+    assert "effectively-once-without-a-ledger" in without
+    assert "effectively-once" not in without
+    assert rule("effectively-once-without-a-ledger").level == "at-least-once"
+    ledger = EffectivelyOnceDelivery(idempotency_store=object())
+    assert "effectively-once" in accepted(delivery_policy=ledger)
+
+
+@pytest.mark.parametrize("commit", [TransactionalOutboxCommit(), SagaCommit()])
+def test_a_commit_policy_without_its_store_only_names(commit: Any) -> None:
+    delivery = EffectivelyOnceDelivery(commit_policy=commit)
+    assert "commit-without-a-store" in accepted(delivery_policy=delivery)
+    attached = EffectivelyOnceDelivery(commit_policy=SagaCommit(saga_store=object()))
+    assert "commit-without-a-store" not in accepted(delivery_policy=attached)
+
+
+def test_remote_placement_only_names_the_boundary() -> None:
+    rows = accepted(locality_policy=RemoteQueuePlacement())
+    assert {"remote-placement", "distributed-coordination"} <= rows
+    assert rule("remote-placement").level == "descriptive"
+
+
+def test_overridden_descriptions_are_only_descriptive() -> None:
+    assert "overridden-descriptions" in accepted(lease_policy=FixedLeaseTimeout(uses_leases=False))
+    quiet = ExplicitAcknowledgement(acknowledgements=False)
+    assert "overridden-descriptions" in accepted(acknowledgement_policy=quiet)
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "policies"),
+    [
+        ("fifo-per-key", {"ordering_policy": PerKeyFifoOrdering()}),
+        (
+            "fifo-per-key-dropping",
+            {"ordering_policy": PerKeyFifoOrdering(), "backpressure": DropOldest(3)},
+        ),
+        (
+            "fifo-per-key-at-most-once",
+            {"ordering_policy": PerKeyFifoOrdering(), "delivery_policy": AtMostOnceDelivery()},
+        ),
+        ("priority", {"ordering_policy": PriorityOrdering()}),
+        ("best-effort-ordering", {"ordering_policy": BestEffortOrdering()}),
+        ("bounded", {"backpressure": BoundedBackpressure(3)}),
+        ("throttling", {"backpressure": Throttling(3)}),
+        ("notification", {"notification_policy": InProcessNotification()}),
+        ("pickle", {"codec": PickleCodec(trusted=True)}),
+    ],
+)
+def test_a_row_appears_only_where_it_applies(rule_id: str, policies: dict[str, Any]) -> None:
+    assert rule_id in accepted(**policies)
+    assert rule_id not in accepted()
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "message", "lifted_by"),
+    [
+        (
+            "priority-needs-priority-ordering",
+            "priority requires PriorityOrdering",
+            {"ordering_policy": PriorityOrdering()},
+        ),
+        (
+            "ordering-key-needs-per-key-ordering",
+            "ordering_key requires PerKeyFifoOrdering",
+            {"ordering_policy": PerKeyFifoOrdering()},
+        ),
+    ],
+)
+def test_a_put_time_row_does_not_refuse_the_queue(
+    rule_id: str, message: str, lifted_by: dict[str, Any]
+) -> None:
+    assert rule(rule_id).message == message
+    assert rule_id in accepted()
+    assert rule_id not in accepted(**lifted_by)
+
+
+def test_the_default_semantics_are_derived_from_the_default_policies() -> None:
+    assert derive_semantics(Configuration()) == LOCAL_AT_LEAST_ONCE
+
+
+def test_derived_semantics_never_disagree_with_their_configuration() -> None:
+    configuration = Configuration(
+        locality_policy=RemoteQueuePlacement(),
+        delivery_policy=AtMostOnceDelivery(),
+        notification_policy=InProcessNotification(),
+    )
+    semantics = derive_semantics(configuration)
+    assert (semantics.locality, semantics.delivery) == ("remote", "at-most-once")
+    assert semantics.notifications and semantics.leases
+    check_semantics(semantics, configuration)
+
+
+SEMANTICS_ERRORS = [
+    ("locality", "remote", "semantics locality must match locality_policy locality"),
+    ("leases", False, "semantics leases must match lease_policy uses_leases"),
+    (
+        "acknowledgements",
+        False,
+        "semantics acknowledgements must match acknowledgement_policy acknowledgements",
+    ),
+    ("dead_letters", False, "semantics dead_letters must match dead_letter_policy dead_letters"),
+    (
+        "deduplication",
+        False,
+        "semantics deduplication must match deduplication_policy deduplication",
+    ),
+    ("subscriptions", True, "semantics subscriptions must match subscription_policy subscriptions"),
+    ("notifications", True, "semantics notifications must match notification_policy notifies"),
+    ("delivery", "at-most-once", "semantics delivery must match delivery_policy guarantee"),
+    ("consumption", "push", "semantics consumption must match consumption_policy pattern"),
+    ("ordering", "priority", "semantics ordering must match ordering_policy guarantee"),
+    ("routing", "publish-subscribe", "semantics routing must match routing_policy pattern"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), SEMANTICS_ERRORS)
+def test_semantics_that_disagree_are_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        check_semantics(QueueSemantics(**{field: value}), Configuration())
+    assert str(caught.value) == message
+
+
+def test_semantics_are_checked_in_a_fixed_order() -> None:
+    wrong: dict[str, Any] = {}
+    for field, value, message in reversed(SEMANTICS_ERRORS):
+        wrong[field] = value
+        with pytest.raises(ValueError) as caught:
+            check_semantics(QueueSemantics(**wrong), Configuration())
+        assert str(caught.value) == message
+
+
+def test_every_row_has_its_own_id_a_known_level_and_a_reason() -> None:
+    rows = [row.guarantee for row in RULES]
+    assert len({row.id for row in rows}) == len(rows)
+    for row in rows:
+        assert row.level in LEVELS and row.reason and row.combination
+        assert (row.refused_at is not None) == (row.level == "refused")
+        if row.refused_at == "construction":
+            assert row.way_out and row.proof
+
+
+def test_every_named_proof_exists() -> None:
+    for row in RULES:
+        for node in row.guarantee.proof:
+            path, *_, name = node.split("::")
+            defined = re.compile(rf"^ *(async )?def {name}\(", re.MULTILINE)
+            assert defined.search((ROOT / path).read_text()), node
+
+
+def test_the_machine_readable_table_has_every_row() -> None:
+    table = as_dict()
+    assert set(table["levels"]) == set(LEVELS)
+    assert [row["id"] for row in table["rules"]] == [row.guarantee.id for row in RULES]
+
+
+def test_the_docs_page_is_the_printed_table() -> None:
+    assert (ROOT / "docs" / "guarantees.md").read_text() == as_markdown()
+
+
+def test_the_module_prints_the_page() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "localqueue.guarantees"], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout == as_markdown()
