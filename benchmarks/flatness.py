@@ -49,10 +49,7 @@ def measure(bench: Bench, system: System, levels: list[int], n: int, rounds: int
                 for what, seconds in turn(child, bounded, n, calls=20).items():
                     if number:
                         samples[level].setdefault(what, []).append(seconds)
-    medians = {
-        level: {what: statistics.median(values) for what, values in samples[level].items()}
-        for level in levels
-    }
+    medians = {level: {what: statistics.median(values) for what, values in samples[level].items()} for level in levels}
     return table(system, levels, medians)
 
 

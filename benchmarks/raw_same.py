@@ -53,10 +53,7 @@ class Adapter:
         first = time.time_ns()
         self.execute("BEGIN IMMEDIATE")
         now = time.time()
-        rows = [
-            (first + i, QUEUE, 0, now, now, payload, None, None)
-            for i, payload in enumerate(payloads)
-        ]
+        rows = [(first + i, QUEUE, 0, now, now, payload, None, None) for i, payload in enumerate(payloads)]
         self.connection.executemany(sql.INSERT_PLAIN, rows)
         self.execute(sql.COUNT_PUT, (len(rows), QUEUE))
         self.execute("COMMIT")
@@ -96,8 +93,8 @@ class Adapter:
     def ack_many(self, handles: list[Handle]) -> None:
         execute = self.execute
         execute("BEGIN IMMEDIATE")
-        for key, token, _ in handles:
-            execute(sql.DELETE_LEASED, (key, QUEUE, token)).fetchall()
+        keys = json.dumps([key for key, _, _ in handles])
+        execute(sql.DELETE_LEASED_MANY, (keys, QUEUE, 1)).fetchall()  # all on their first attempt
         execute(sql.COUNT_ACK, (len(handles), QUEUE))
         execute("COMMIT")
 

@@ -30,9 +30,7 @@ NAMES = [
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="names", help=", ".join(NAMES))
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds")
     parser.add_argument("--only", action="append", help="measure only this system (repeatable)")

@@ -193,9 +193,7 @@ class Server:
 
     def block(self, seconds: float, threads: int = 1) -> dict[str, Any]:
         """Wait on a queue that stays empty, in this many threads."""
-        waiters = [
-            threading.Thread(target=self.queue.wait, args=(seconds,)) for _ in range(threads)
-        ]
+        waiters = [threading.Thread(target=self.queue.wait, args=(seconds,)) for _ in range(threads)]
         for waiter in waiters:
             waiter.start()
         for waiter in waiters:

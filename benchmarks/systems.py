@@ -47,9 +47,7 @@ def venv_python(venvs: Path, peer: Peer) -> Path:
     return venvs / peer.requirement.replace("==", "-") / "bin" / "python"
 
 
-def find_systems(
-    venvs: Path, only: list[str] | None = None, *, force_normal: bool = False
-) -> list[System]:
+def find_systems(venvs: Path, only: list[str] | None = None, *, force_normal: bool = False) -> list[System]:
     """Ours and raw always; a peer when its environment has been made."""
     found = [
         System(RAW, sys.executable, HERE / "raw_sqlite.py"),

@@ -72,6 +72,11 @@ def log_of(path: Path, worker: str) -> Path:
     return path.with_name(f"{worker}.log")
 
 
+def handled_by(path: Path, worker: str) -> int:
+    log = log_of(path, worker)
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
 def put_work(jobs: PersistentQueue[dict[str, Any]], orders: int) -> list[str]:
     """Put everything and return the ids that must be handled."""
     ids = []
@@ -92,7 +97,7 @@ def put_work(jobs: PersistentQueue[dict[str, Any]], orders: int) -> list[str]:
     return ids + list(steps.values())
 
 
-def watch(jobs: PersistentQueue[dict[str, Any]], victim: BaseProcess) -> None:
+def watch(jobs: PersistentQueue[dict[str, Any]], path: Path, victim: BaseProcess) -> None:
     """Report progress, kill the victim while it holds leases, return when the queue is drained."""
     killed_at = 0.0
     recovered = True
@@ -101,7 +106,7 @@ def watch(jobs: PersistentQueue[dict[str, Any]], victim: BaseProcess) -> None:
     while time.monotonic() < deadline:
         stats = jobs.stats()
         held = stats.by_worker_id.get(VICTIM, 0)
-        if not killed_at and held >= 3:
+        if not killed_at and held >= 3 and handled_by(path, VICTIM) >= 15:
             assert victim.pid is not None
             os.kill(victim.pid, signal.SIGKILL)
             victim.join()
@@ -212,7 +217,7 @@ def main() -> None:
             for worker in workers.values():
                 worker.start()
             say(f"started {len(workers)} consumer processes: {', '.join(workers)}")
-            watch(jobs, workers[VICTIM])
+            watch(jobs, path, workers[VICTIM])
             good = summarise(jobs, path, ids)
     finally:
         for worker in workers.values():

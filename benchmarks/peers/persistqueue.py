@@ -15,9 +15,7 @@ from persistqueue.serializers import json as json_serializer
 
 class Adapter:
     def __init__(self, path: str, force_normal: bool = False) -> None:
-        self.queue = persistqueue.SQLiteAckQueue(
-            path, serializer=json_serializer, multithreading=True, timeout=30
-        )
+        self.queue = persistqueue.SQLiteAckQueue(path, serializer=json_serializer, multithreading=True, timeout=30)
         if force_normal:
             self.queue._putter.execute("PRAGMA synchronous = NORMAL")
         self.put = self.queue.put

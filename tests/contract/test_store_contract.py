@@ -9,14 +9,14 @@ import pytest
 
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing import StoreContract, StoreHarness
+from localqueue.testing import SharedStoreContract, StoreContract, StoreHarness
 
 
 def _open_memory(durability: str = "process", **options: Any) -> QueueStore:
     return MemoryQueueStore(**options)
 
 
-class TestSQLite(StoreContract):
+class TestSQLite(SharedStoreContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:
         path = str(tmp_path / "queues.sqlite3")
@@ -34,7 +34,7 @@ class TestMemory(StoreContract):
         return StoreHarness(open=_open_memory, open_copy=SQLiteQueueStore)
 
 
-class TestLMDB(StoreContract):
+class TestLMDB(SharedStoreContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:
         from localqueue.stores.lmdb import LMDBQueueStore

@@ -10,9 +10,7 @@ import pytest
 
 def modules_loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     return set(run.stdout.split())
 
 

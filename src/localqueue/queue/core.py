@@ -127,8 +127,24 @@ class QueueCore(Generic[T]):
         )
 
     def _message(self, s: StoredMessage, value: T) -> QueueMessage[T]:
-        return QueueMessage(
-            s.id, value, s.queue, READY if s.state == DELAYED else s.state, s.attempts, s.created_at, s.available_at,
-            s.leased_until, s.leased_by, s.last_error, s.failed_at, list(s.history), s.dedupe_key, s.priority,
-            {} if s.headers is None else json.loads(s.headers), s.ordering_key, s.expires_at, s.run_id, s.waiting_on,
-        )  # fmt: skip
+        return QueueMessage.of(
+            id=s.id,
+            value=value,
+            queue=s.queue,
+            state=READY if s.state == DELAYED else s.state,
+            attempts=s.attempts,
+            created_at=s.created_at,
+            available_at=s.available_at,
+            leased_until=s.leased_until,
+            leased_by=s.leased_by,
+            last_error=s.last_error,
+            failed_at=s.failed_at,
+            attempt_history=list(s.history),
+            dedupe_key=s.dedupe_key,
+            priority=s.priority,
+            headers={} if s.headers is None else json.loads(s.headers),
+            ordering_key=s.ordering_key,
+            expires_at=s.expires_at,
+            run_id=s.run_id,
+            waiting_on=s.waiting_on,
+        )

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
@@ -14,7 +13,7 @@ from localqueue.message import QueueMessage
 from localqueue.policies import Throttling, subscriber_queue_name
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_put_options, check_timeout, encode_headers, upstream_ids
-from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, Limit, NewMessage, Outcome
+from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, NewMessage, Outcome
 
 T = TypeVar("T")
 
@@ -57,7 +56,15 @@ class Producing(QueueCore[T]):
             and ttl is None
         ):
             message_id, at = self.store.put_one(self.name, self._codec.encode(item), self._codec_name)
-            return QueueMessage(message_id, item, self.name, READY, 0, at, at)
+            return QueueMessage.of(
+                id=message_id,
+                value=item,
+                queue=self.name,
+                created_at=at,
+                available_at=at,
+                attempt_history=[],
+                headers={},
+            )
         drafts = self._drafts((item,), delay, dedupe_key, priority, ttl, headers, ordering_key, run_id, after)
         return self._put(drafts, (item,), block, timeout)[0]
 
@@ -104,7 +111,7 @@ class Producing(QueueCore[T]):
         run_id: str | None,
         after: Iterable[QueueMessage[Any] | str],
     ) -> list[NewMessage]:
-        """Checked and encoded, without ids: those are minted for each attempt to store."""
+        """Checked, encoded and with new ids."""
         check_put_options(
             self._configuration,
             delay=delay,
@@ -119,21 +126,11 @@ class Producing(QueueCore[T]):
         encode, codec, name = self._codec.encode, self._codec_name, self.name
         return [
             NewMessage(
-                "",
-                name,
-                encode(item),
-                codec,
-                delay,
-                priority,
-                dedupe_key,
-                ordering_key,
-                ttl,
-                header_text,
-                run_id,
+                new_id, name, encode(item), codec, delay, priority, dedupe_key, ordering_key, ttl, header_text, run_id,
                 upstream,
             )
-            for item in items
-        ]
+            for new_id, item in zip(self.store.mint(len(items)), items, strict=True)
+        ]  # fmt: skip
 
     def _put(
         self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
@@ -148,21 +145,18 @@ class Producing(QueueCore[T]):
 
     def _store_drafts(
         self, make: Callable[[], Changes], block: bool, timeout: float | None
-    ) -> tuple[list[NewMessage], Committed]:
+    ) -> tuple[Sequence[NewMessage], Committed]:
         """Commit new messages, waiting for capacity where that is wanted."""
         store = self.store
         deadline = None if timeout is None else time.monotonic() + timeout
+        changes = make()
         while True:
-            changes = make()
-            ids = store.mint(len(changes.enqueue))
-            messages = [NewMessage(new_id, *draft[1:]) for new_id, draft in zip(ids, changes.enqueue, strict=True)]
-            changes.enqueue = messages
             try:
-                return messages, store.commit(changes)
-            except IdTaken:
-                continue
-            except SubscriptionsChanged:
-                continue
+                return changes.enqueue, store.commit(changes)
+            except (IdTaken, SubscriptionsChanged):
+                changes = make()
+                ids = store.mint(len(changes.enqueue))
+                changes.enqueue = [draft._replace(id=fresh) for fresh, draft in zip(ids, changes.enqueue, strict=True)]
             except QueueFull:
                 if not block or self._configuration.backpressure.overflow == "reject":
                     raise
@@ -199,9 +193,11 @@ class Producing(QueueCore[T]):
             if not subscribers:
                 raise ValueError("publish-subscribe routing requires configured subscribers")
             names = [subscriber_queue_name(self.name, subscriber) for subscriber in subscribers]
+            ids = iter(self.store.mint(len(drafts) * len(names)))
             return Changes(
                 enqueue=[
                     draft._replace(
+                        id=next(ids),
                         queue=name,
                         dedupe_key=None if draft.dedupe_key is None else f"{draft.dedupe_key}:{subscriber}",
                     )
@@ -256,21 +252,19 @@ class Producing(QueueCore[T]):
         outcome, state, at, existing = enqueued
         if existing is not None:
             return self._seen(existing)
-        (message_id, queue, _, _, delay, priority, dedupe_key, ordering_key, ttl, headers, run_id, after) = draft
-        if outcome == "diverted":
-            limit: Limit | None = self._limit
-            queue = (limit and limit.overflow_queue) or queue
-        shown = READY if state == DELAYED else state
-        message = QueueMessage(
-            message_id, item, queue, shown, 0, at, at + delay, dedupe_key=dedupe_key, priority=priority
-        )
-        if headers is None and ordering_key is None and ttl is None and run_id is None and not after:
-            return message
-        return self._with_extras(message, draft, at)
-
-    def _with_extras(self, message: QueueMessage[T], draft: NewMessage, at: float) -> QueueMessage[T]:
-        return replace(
-            message,
+        queue = draft.queue
+        if outcome == "diverted" and self._limit is not None and self._limit.overflow_queue is not None:
+            queue = self._limit.overflow_queue
+        return QueueMessage.of(
+            id=draft.id,
+            value=item,
+            queue=queue,
+            state=READY if state == DELAYED else state,
+            created_at=at,
+            available_at=at + draft.delay,
+            attempt_history=[],
+            dedupe_key=draft.dedupe_key,
+            priority=draft.priority,
             headers={} if draft.headers is None else json.loads(draft.headers),
             ordering_key=draft.ordering_key,
             expires_at=None if draft.ttl is None else at + draft.ttl,

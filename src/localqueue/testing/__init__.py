@@ -15,8 +15,9 @@ A store author subclasses `StoreContract` in a test module and says how the stor
 
 - `StoreContract` is what every store promises.
 - `ReopenContract` is for stores that keep their messages when they are closed.
-- `ProcessContract` is for stores that several processes can open at once; it needs `opener` and `location`.
-- `SharedStoreContract` is all three.
+- `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need `opener`
+  and `location`.
+- `SharedStoreContract` is all of them.
 
 `open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start processes
 are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The suite needs
@@ -37,7 +38,18 @@ pytest.register_assert_rewrite(
     )
 )  # fmt: skip
 
-from localqueue.testing.contract import StoreContract  # noqa: E402
+from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
 from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402
+from localqueue.testing.process_wake import ProcessWakeContract  # noqa: E402
+from localqueue.testing.processes import ProcessContract  # noqa: E402
+from localqueue.testing.reopening import ReopenContract  # noqa: E402
 
-__all__ = ["FakeClock", "StoreContract", "StoreHarness"]
+__all__ = [
+    "FakeClock",
+    "ProcessContract",
+    "ProcessWakeContract",
+    "ReopenContract",
+    "SharedStoreContract",
+    "StoreContract",
+    "StoreHarness",
+]

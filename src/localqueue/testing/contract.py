@@ -8,11 +8,27 @@ import pytest
 
 from localqueue.stores.port import QueueStore
 from localqueue.testing.capacity import CapacityContract
+from localqueue.testing.copies import BackupContract
 from localqueue.testing.dedupe import DedupeContract
+from localqueue.testing.dependencies import DependencyContract
+from localqueue.testing.edges import EdgeContract
+from localqueue.testing.fanout import FanoutContract
 from localqueue.testing.harness import FakeClock, StoreHarness
 from localqueue.testing.leases import LeaseContract
+from localqueue.testing.namespaces import NamespaceContract
+from localqueue.testing.operations import OperationsContract
 from localqueue.testing.ordering import OrderingContract
+from localqueue.testing.payloads import PayloadContract
+from localqueue.testing.process_wake import ProcessWakeContract
+from localqueue.testing.processes import ProcessContract
+from localqueue.testing.records import RecordContract
+from localqueue.testing.reopening import ReopenContract
+from localqueue.testing.runs import RunContract
 from localqueue.testing.settling import SettlingContract
+from localqueue.testing.stats import StatsContract
+from localqueue.testing.threads import ThreadContract
+from localqueue.testing.timers import TimerContract
+from localqueue.testing.wake import WakeContract
 
 OpenStore = Callable[..., QueueStore]
 
@@ -23,6 +39,19 @@ class StoreContract(
     OrderingContract,
     CapacityContract,
     DedupeContract,
+    DependencyContract,
+    EdgeContract,
+    RunContract,
+    TimerContract,
+    FanoutContract,
+    RecordContract,
+    OperationsContract,
+    StatsContract,
+    BackupContract,
+    NamespaceContract,
+    PayloadContract,
+    WakeContract,
+    ThreadContract,
 ):
     """What every store promises. Subclass it as `Test...` and provide the fixture `harness`."""
 
@@ -56,3 +85,7 @@ class StoreContract(
     def live(self, open_store: OpenStore) -> QueueStore:
         """A store on the real clock."""
         return open_store()
+
+
+class SharedStoreContract(StoreContract, ReopenContract, ProcessContract, ProcessWakeContract):
+    """What a store promises that persists and that several processes open at once."""

@@ -6,6 +6,8 @@ import importlib
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from localqueue.stores.port import QueueStore
@@ -41,17 +43,16 @@ class StoreHarness:
     opener: str = ""
     location: str = ""
 
-    def in_process(self, work: Callable[..., Any], *arguments: Any) -> multiprocessing.Process:
+    def context(self) -> SpawnContext:
+        """Where the events, barriers and queues come from that the processes of `in_process` share."""
+        return multiprocessing.get_context("spawn")
+
+    def in_process(self, work: Callable[..., Any], *arguments: Any) -> BaseProcess:
         """Start `work(store, *arguments)` in a process of its own. `work` is a module-level function."""
         assert self.opener, "a store that processes share needs opener= and location= in its StoreHarness"
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_run, args=(self.opener, self.location, work, arguments), daemon=True)
+        process = self.context().Process(target=_run, args=(self.opener, self.location, work, arguments), daemon=True)
         process.start()
-        return process  # type: ignore[return-value]
-
-    def queue_between(self) -> Any:
-        """A queue that the processes of `in_process` can be given to answer on."""
-        return multiprocessing.get_context("spawn").Queue()
+        return process
 
 
 def _run(opener: str, location: str, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -60,8 +60,8 @@ def locked(path: str) -> QueueStoreLockedError:
 _MEANING: dict[str, tuple[type[QueueStoreError], str]] = {
     "MapFullError": (QueueStoreFullError, "is full: nothing was changed; free some space and try again"),
     "TxnFullError": (QueueStoreFullError, "can not take a commit this large: nothing was changed; split it"),
-    "ReadonlyError": (QueueStoreReadOnlyError, "is read-only: give this user write access to the directory and its files"),
-    "InvalidError": (QueueStoreCorruptError, "is damaged or is not an LMDB environment; restore a backup or move it away"),
+    "ReadonlyError": (QueueStoreReadOnlyError, "is read-only: give this user write access to the directory"),
+    "InvalidError": (QueueStoreCorruptError, "is damaged or not an LMDB store; restore a backup or move it away"),
     "CorruptedError": (QueueStoreCorruptError, "is damaged; restore a backup"),
     "PageNotFoundError": (QueueStoreCorruptError, "is damaged; restore a backup"),
     "VersionMismatchError": (QueueStoreVersionError, "was written by another version of LMDB"),

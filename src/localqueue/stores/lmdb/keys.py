@@ -23,8 +23,8 @@
     subscriptions  S  queue, name                                       n
     records        R  namespace, digest of the kind, key                version, updated_at, value
 
-Numbers are big-endian, so that bytes sort like numbers. Texts of users can be longer than the 511 bytes of an LMDB key:
-where they end a key they are cut and completed by a digest, and the row holds them whole.
+Numbers are big-endian, so that bytes sort like numbers. Texts of users can be longer than the 511 bytes of an LMDB
+key: where they end a key they are cut and completed by a digest, and the row holds them whole.
 """
 
 from __future__ import annotations

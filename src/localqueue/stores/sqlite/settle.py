@@ -13,7 +13,16 @@ from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.tx import BLOCKED, CANCELLED, CODE, DEAD, INFLIGHT, WAITING, Tx, to_json
 
 
+NOTHING_FOLLOWS = (1, 0, None, None)  # acked at the first attempt, with no dependents, run or ordering key
+
+
 def settle(tx: Tx, settles: Sequence[Settle], *, strict: bool) -> list[bool]:
+    if len(settles) > 1 and all(one.action == "ack" and one.token is not None for one in settles):
+        acked = _ack_many(tx, settles)
+        if strict and not all(acked):
+            stale = settles[acked.index(False)]
+            raise LeaseLost(stale.queue, stale.id, stale.token)
+        return acked
     done = []
     for one in settles:
         applied = _settle_one(tx, one)
@@ -41,6 +50,25 @@ def _settle_one(tx: Tx, one: Settle) -> bool:
     if one.action == "ack":
         return _ack_any(tx, queue, key, row)
     return _leave(tx, queue, key, one, row)
+
+
+def _ack_many(tx: Tx, settles: Sequence[Settle]) -> list[bool]:
+    """Acks of leased messages, one statement for each queue and token among them."""
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    keys = [tx.store.ids.key_of(one.id) for one in settles]
+    for one, key in zip(settles, keys, strict=True):
+        if key is not None:
+            groups.setdefault((one.queue, one.token), []).append(key)
+    acked: set[int] = set()
+    for (name, token), wanted in groups.items():
+        queue = tx.queue_id(name)
+        rows = tx.connection.execute(sql.DELETE_LEASED_MANY, (json.dumps(wanted), queue, token)).fetchall()
+        tx.count(queue, INFLIGHT, -len(rows))
+        acked.update(row[0] for row in rows)
+        for row in sorted(rows):
+            if row[1:] != NOTHING_FOLLOWS:
+                follow_ack(tx, queue, *row)
+    return [key in acked and not acked.discard(key) for key in keys]
 
 
 def _ack_any(tx: Tx, queue: int, key: int, row: tuple[Any, ...]) -> bool:

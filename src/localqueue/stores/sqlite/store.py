@@ -37,14 +37,14 @@ from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, translate, translated
 from localqueue.stores.sqlite.enqueue import add_edges, enqueue
-from localqueue.stores.sqlite.settle import follow_ack, settle
+from localqueue.stores.sqlite.settle import NOTHING_FOLLOWS, follow_ack, settle
 from localqueue.stores.sqlite.tx import Tx
-from localqueue.stores.sqlite.wake import StoreWaiter, Wake
+from localqueue.stores.sqlite.watch import Watch
 from localqueue.stores.sqlite.writer import Execute, Writer
+from localqueue.stores.wake import StoreWaiter, Wake
 
 T = TypeVar("T")
 
-_NOTHING_FOLLOWS = (1, 0, None, None)  # acked at the first attempt, with no dependents, run or ordering key
 _open_stores: weakref.WeakSet[SQLiteQueueStore] = weakref.WeakSet()
 _abandoned: list[object] = []  # connections of the parent: closing them in a forked child could drop its locks
 
@@ -95,10 +95,11 @@ class SQLiteQueueStore:
         self._writer = Writer(connection, path=self.path, timeout=self._timeout, clock=self._clock)
         if self.path == ":memory:":
             self._reader, self._read_lock = connection, self._writer.lock
-            self._wake = Wake(None)
+            self._watch = None
         else:
             self._reader, self._read_lock = self._connect(busy_timeout=self._timeout), threading.Lock()
-            self._wake = Wake(lambda: self._connect(busy_timeout=self._timeout))
+            self._watch = Watch(lambda: self._connect(busy_timeout=self._timeout), self.path)
+        self._wake = Wake(None if self._watch is None else self._watch.version)
 
     def _connect(self, busy_timeout: float = 0.0) -> sqlite3.Connection:
         with translated(self.path):
@@ -153,8 +154,7 @@ class SQLiteQueueStore:
             return key, now
 
         key, now = self._writer.run(work)
-        if self._wake.waited:
-            self._wake.touched((queue,))
+        self._wake.touched((queue,))
         return self.ids.id_of(key), now
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
@@ -169,7 +169,7 @@ class SQLiteQueueStore:
             if not rows:
                 return False
             execute(sql.COUNT_ACK, (1, row))
-            if rows[0] != _NOTHING_FOLLOWS:
+            if rows[0] != NOTHING_FOLLOWS:
                 tx = Tx(self, self._writer.connection, now)
                 follow_ack(tx, row, key, *rows[0])
                 tx.flush()
@@ -177,8 +177,7 @@ class SQLiteQueueStore:
             return True
 
         done = self._writer.run(work)
-        if self._wake.waited:
-            self._wake.touched(touched)
+        self._wake.touched(touched)
         return done
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
@@ -200,7 +199,7 @@ class SQLiteQueueStore:
             return messages
 
         messages = self._writer.run(work)
-        if messages and self._wake.waited:
+        if messages:
             self._wake.touched((queue,))
         return messages
 
@@ -393,9 +392,9 @@ class SQLiteQueueStore:
 
         def ask(name: str) -> list[tuple[Any, ...]]:
             parameters = (self.namespace_id, name)
-            if self.path == ":memory:":
+            if self._watch is None:
                 return self._read(lambda connection: connection.execute(statement, parameters).fetchall())
-            return self._wake.query(statement, parameters)
+            return self._watch.query(statement, parameters)
 
         return [row for name in queues for row in ask(name)]
 
@@ -407,7 +406,9 @@ class SQLiteQueueStore:
             return
         self._closed = True
         _open_stores.discard(self)
-        self._wake.close()
+        if self._watch is not None:
+            self._watch.close()
+        self._wake.stir()
         if self._reader is not self._writer.connection:
             with self._read_lock:
                 self._reader.close()
@@ -427,7 +428,7 @@ class SQLiteQueueStore:
             self._writer = Writer(self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock)
             self._read_lock, self._wake = self._writer.lock, Wake(None)
         else:
-            _abandoned.extend((self._writer.connection, self._reader, self._wake))
+            _abandoned.extend((self._writer.connection, self._reader, self._watch))
             self._open()
 
 

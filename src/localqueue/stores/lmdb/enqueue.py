@@ -1,0 +1,182 @@
+"""Enqueueing: capacity, dedupe, dependencies, runs and ordering keys, all inside the inserting transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localqueue.errors import NotWaiting, QueueFull, SubscriptionsChanged, UnknownMessage
+from localqueue.stores import rules
+from localqueue.stores.lmdb import keys, reads
+from localqueue.stores.lmdb.due import settle_due
+from localqueue.stores.lmdb.rows import BLOCKED, CODE, DEAD, EXPIRED, READY, WAITING, MessageRow, pack_content
+from localqueue.stores.lmdb.tx import Tx
+from localqueue.stores.port import STATES, Changes, Edge, Enqueued, Limit, NewMessage, Payload
+
+
+def enqueue(tx: Tx, changes: Changes) -> list[Enqueued]:
+    for topic, version in changes.topics.items():
+        if tx.queue(tx.queue_id(topic)).subscriptions != version:
+            raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
+    return [_enqueue_one(tx, message, changes) for message in changes.enqueue]
+
+
+def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes) -> Enqueued:
+    duplicate = _find_duplicate(tx, message)
+    if duplicate is not None:
+        return duplicate
+    diverted = False
+    limit = changes.limits.get(message.queue)
+    if limit is not None and limit.maxsize > 0 and _load(tx, message.queue) >= limit.maxsize:
+        if limit.overflow == "reject":
+            raise QueueFull(message.queue, limit.maxsize)
+        if limit.overflow == "drop-newest":
+            tx.queue(tx.queue_id(message.queue)).dropped += 1
+            return Enqueued("dropped", "dropped", tx.now)
+        if limit.overflow == "drop-oldest":
+            _drop_oldest(tx, message.queue)
+        else:
+            message = message._replace(queue=_overflow_queue(limit))
+            diverted = True
+            duplicate = _find_duplicate(tx, message)
+            if duplicate is not None:
+                return duplicate
+    state = _insert(tx, message)
+    return Enqueued("diverted" if diverted else "stored", STATES[state], tx.now)
+
+
+def put_one(tx: Tx, name: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+    """Store a message without options under a new id."""
+    queue = tx.queue_id(name)
+    key = tx.store.ids.reserve()
+    while tx.txn.get(keys.message(key)) is not None:  # another process minted the same key
+        key = tx.store.ids.reserve()
+    tx.insert(MessageRow(key, queue, READY, 0, tx.now, tx.now), pack_content(payload, codec, None))
+    return tx.store.ids.id_of(key), tx.now
+
+
+def _insert(tx: Tx, message: NewMessage) -> int:
+    now = tx.now
+    if not -(1 << 63) <= message.priority < 1 << 63:
+        raise OverflowError(f"priority must fit 64 bits, not {message.priority}")
+    row = MessageRow(
+        key=int(message.id[:16], 16),
+        queue=tx.queue_id(message.queue),
+        state=READY,
+        priority=message.priority,
+        available_at=now + message.delay,
+        created_at=now,
+        expires_at=None if message.ttl is None else now + message.ttl,
+        ordering_key=message.ordering_key,
+        dedupe_key=message.dedupe_key,
+    )
+    run = None if message.run_id is None else tx.run(message.run_id)
+    row.run = 0 if run is None else run.id
+    row.waiting_on = sum(_add_edge(tx, upstream, row.key) for upstream in dict.fromkeys(message.after))
+    landed = rules.landing(
+        now=now,
+        available_at=row.available_at,
+        expires_at=row.expires_at,
+        waiting_on=row.waiting_on,
+        key_busy=tx.key_busy(row.queue, row.ordering_key),
+    )
+    row.state = CODE[landed]
+    row.due_at = rules.due_at(landed, available_at=row.available_at, expires_at=row.expires_at)
+    row.ended_at = now if row.state == EXPIRED else None
+    tx.insert(row, pack_content(message.payload, message.codec, message.headers))
+    if run is not None:
+        run.total += 1
+        tx.save_run(run)
+    return row.state
+
+
+def _find_duplicate(tx: Tx, message: NewMessage) -> Enqueued | None:
+    if message.dedupe_key is None:
+        return None
+    holder = tx.txn.get(keys.dedupe(tx.queue_id(message.queue), message.dedupe_key))
+    row = None if holder is None else tx.load(keys.last_number(holder))
+    if row is None:
+        return None
+    existing = reads.stored_message(tx.txn, tx.store.ids, row, message.queue)
+    return Enqueued("duplicate", existing.state, tx.now, existing)
+
+
+def _load(tx: Tx, name: str) -> int:
+    """Ready and blocked messages, counting those this transaction adds and those that have just become due."""
+    queue = tx.queue(tx.queue_id(name))
+    while queue.due <= tx.now:
+        settle_due(tx, queue, max_attempts=None, limit=10_000)
+    return queue.counts[READY] + queue.counts[BLOCKED]
+
+
+def _drop_oldest(tx: Tx, name: str) -> None:
+    queue = tx.queue_id(name)
+    oldest = reads.oldest_ready(tx.txn, queue)
+    if oldest is not None:
+        key = oldest[1]
+    else:  # every message that counts is blocked behind an inflight one of its key
+        key = min(map(keys.last_number, keys.walk_keys(tx.txn, keys.blocked_of(queue))))
+    row = tx.load(key)
+    assert row is not None
+    tx.remove(row)
+    tx.txn.put(keys.removed(key), b"")
+    if row.ordering_key is not None and row.state == READY:
+        tx.free_key(queue, row.ordering_key)
+    tx.queue(queue).dropped += 1
+
+
+def _overflow_queue(limit: Limit) -> str:
+    if limit.overflow_queue is None:
+        raise ValueError(f"limit {limit!r} names no overflow_queue")
+    return limit.overflow_queue
+
+
+def _add_edge(tx: Tx, upstream: str, dependent: int) -> int:
+    """Record what a message comes after; 1 if that is not acked yet and was not recorded before."""
+    key = tx.store.ids.key_of(upstream)
+    if key is None:
+        raise UnknownMessage(
+            f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
+        )
+    row = tx.load(key)
+    if row is None:
+        if tx.txn.get(keys.removed(key)) is not None:
+            raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
+        return 0
+    if not row.dependents:
+        row.dependents = 1
+        tx.save(row)
+    added = tx.txn.put(keys.dependent(key, dependent), b"", overwrite=False)
+    tx.txn.put(keys.upstream(dependent, key), b"")
+    return int(added)
+
+
+def add_edges(tx: Tx, edges: Sequence[Edge]) -> None:
+    for edge in edges:
+        row = tx.load(tx.store.ids.key_of(edge.dependent))
+        if row is None or row.state != WAITING:
+            state = "gone" if row is None else STATES[row.state]
+            raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
+        added = _add_edge(tx, edge.upstream, row.key)
+        if added:
+            row = tx.load(row.key)  # it may wait for itself, and then has just changed
+            assert row is not None
+            row.waiting_on += added
+            tx.save(row)
+
+
+def requeue(tx: Tx, row: MessageRow, delay: float) -> None:
+    """Return a message that left delivery, with a fresh attempt budget."""
+    assert row.state >= DEAD
+    available_at = tx.now + delay
+    if row.expires_at is not None and row.expires_at <= tx.now:
+        row.expires_at = None  # its life is over; returning it gives it another one
+    landed = rules.landing(
+        now=tx.now,
+        available_at=available_at,
+        expires_at=row.expires_at,
+        waiting_on=row.waiting_on,
+        key_busy=tx.key_busy(row.queue, row.ordering_key),
+    )
+    row.forgiven = row.attempts
+    tx.remember(row, "requeued")
+    tx.move(row, CODE[landed], available_at=available_at)

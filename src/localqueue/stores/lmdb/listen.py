@@ -1,0 +1,64 @@
+"""What a blocked caller waits for: a message to lease, room to put one, a change of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from localqueue.stores import rules
+from localqueue.stores.lmdb import reads
+from localqueue.stores.lmdb.driver import Txn
+from localqueue.stores.lmdb.rows import BLOCKED, READY
+from localqueue.stores.wake import StoreWaiter
+
+if TYPE_CHECKING:
+    from localqueue.stores.lmdb.store import LMDBQueueStore
+
+
+def for_messages(store: LMDBQueueStore, queues: Sequence[str]) -> StoreWaiter:
+    def check() -> tuple[bool, float]:
+        now, next_due = store.now(), rules.NEVER
+        for name in queues:
+            row = store._read_queue(name, reads.queue_row, None)
+            if row is None or row.paused:
+                continue
+            if row.counts[READY] or row.due <= now:
+                return True, now
+            next_due = min(next_due, row.due)
+        return False, next_due
+
+    return _waiter(store, queues, check)
+
+
+def for_capacity(store: LMDBQueueStore, limits: Mapping[str, int]) -> StoreWaiter:
+    """A message whose life ends makes room too, so a full queue is looked at again when the next one ends."""
+
+    def look(txn: Txn, queue: int) -> tuple[int, float]:
+        now = store.now()
+        counts = reads.counts(txn, reads.queue_row(txn, queue), now)
+        return counts[READY] + counts[BLOCKED], reads.next_expiry(txn, queue, now)
+
+    def check() -> tuple[bool, float]:
+        for name, maxsize in limits.items():
+            load, next_expiry = store._read_queue(name, look, (0, rules.NEVER))
+            if load >= maxsize:
+                return False, next_expiry
+        return True, rules.NEVER
+
+    return _waiter(store, tuple(limits), check)
+
+
+def for_run(store: LMDBQueueStore, run_id: str) -> StoreWaiter:
+    seen = [store.run(run_id)]
+
+    def check() -> tuple[bool, float]:
+        now = store.run(run_id)
+        changed, seen[0] = now != seen[0], now
+        return changed, rules.NEVER
+
+    return _waiter(store, store.queues(), check)
+
+
+def _waiter(store: LMDBQueueStore, queues: Sequence[str], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
+    watched = tuple((store.namespace_id, name) for name in queues)
+    return StoreWaiter(store._environment.wake, watched, check, store.now)

@@ -1,0 +1,140 @@
+"""What an operator does: requeue, prune, purge, cancel, pause, subscribe. Each is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from localqueue.errors import DedupeKeyInUse, RecordConflict
+from localqueue.stores import rules
+from localqueue.stores.lmdb import keys, reads
+from localqueue.stores.lmdb import rows as packing
+from localqueue.stores.lmdb.enqueue import requeue as requeue_one
+from localqueue.stores.lmdb.rows import CODE, DEAD
+from localqueue.stores.lmdb.settle import leave
+from localqueue.stores.lmdb.tx import Tx
+from localqueue.stores.port import STATES, RecordWrite, Settle
+
+
+def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
+    queue = tx.queue_id(name)
+    if ids is None:
+        found: Iterable[int | None] = _ended(tx, queue, DEAD, rules.NEVER)
+    else:
+        found = map(tx.store.ids.key_of, ids)
+    count = 0
+    for key in found:
+        row = tx.load(key, queue)
+        if row is None or row.state < DEAD:
+            continue
+        if row.dedupe_key is not None and tx.txn.get(keys.dedupe(queue, row.dedupe_key)) is not None:
+            if ids is None:
+                continue
+            raise DedupeKeyInUse(
+                f"message {tx.store.ids.id_of(row.key)} can not return to queue {name!r}: a live message has its "
+                f"dedupe key {row.dedupe_key!r}; settle that one first"
+            )
+        requeue_one(tx, row, delay)
+        count += 1
+    return count
+
+
+def _ended(tx: Tx, queue: int, state: int, until: float) -> list[int]:
+    """Keys of the messages that came into a state that ends delivery no later than `until`, by that time."""
+    found = []
+    for ended_key in keys.walk_keys(tx.txn, keys.timed_of(b"e", queue, state)):
+        _, ended_at, key = keys.timed_parts(ended_key)
+        if ended_at > until:
+            break
+        found.append(key)
+    return found
+
+
+def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> int:
+    if CODE[state] < DEAD:
+        return 0  # a message in delivery has not left it
+    found = _ended(tx, tx.queue_id(name), CODE[state], tx.now - older_than)
+    return len(found) if dry_run else _remove(tx, found)
+
+
+def purge(tx: Tx, name: str) -> int:
+    queue = tx.queue(tx.queue_id(name))
+    found = [
+        keys.last_number(key) for key, value in keys.walk(tx.txn, b"M") if packing.queue_of(value) == queue.id
+    ]
+    removed = _remove(tx, found)
+    for key in list(keys.walk_keys(tx.txn, keys.workers(queue.id))):
+        tx.txn.delete(key)
+    queue.counts = [0] * len(STATES)
+    queue.dropped = 0
+    queue.due = rules.NEVER
+    return removed
+
+
+def _remove(tx: Tx, found: list[int]) -> int:
+    """Remove messages with what belongs to them, and remember that they were not acked."""
+    for key in found:
+        row = tx.load(key)
+        if row is not None:
+            tx.remove(row)
+            tx.txn.put(keys.removed(key), b"")
+            tx.forget_upstreams(key)
+    return len(found)
+
+
+def cancel_run(tx: Tx, run_id: str) -> int:
+    run = reads.find_run(tx.txn, tx.store.namespace_id, run_id)
+    if run is None:
+        return 0
+    if run.cancelled_at is None:
+        run.cancelled_at = tx.now
+        tx.save_run(run)
+    cancelled = 0
+    for key in reversed(list(reads.run_keys(tx.txn, run.id))):
+        row = tx.load(key)
+        if row is not None and row.state < DEAD:
+            name = tx.queue(row.queue).name
+            tx.touched.add(name)
+            cancelled += leave(tx, row, Settle(name, "", "cancel"))
+    return cancelled
+
+
+def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
+    for write in writes:
+        key = keys.record(tx.store.namespace_id, write.kind, write.key)
+        packed = tx.txn.get(key)
+        version = 0 if packed is None else packing.unpack_record(packed)[2]
+        if write.expect is not None and write.expect != version:
+            raise RecordConflict(
+                f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; "
+                "nothing was changed"
+            )
+        if write.value is None:
+            tx.txn.delete(key)
+        else:
+            tx.txn.put(key, packing.pack_record(write.key, write.value, version + 1, tx.now))
+
+
+def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
+    queue = tx.queue(tx.queue_id(topic))
+    key = keys.subscription(queue.id, subscriber)
+    if wanted == (tx.txn.get(key) is not None):
+        return False
+    if wanted:
+        others = keys.walk(tx.txn, keys.subscriptions(queue.id))
+        last = max((packing.unpack_subscription(value)[1] for _, value in others), default=0)
+        tx.txn.put(key, packing.pack_subscription(subscriber, last + 1))
+    else:
+        tx.txn.delete(key)
+    queue.subscriptions += 1
+    return True
+
+
+def set_paused(tx: Tx, name: str, paused: bool) -> None:
+    tx.queue(tx.queue_id(name)).paused = paused
+
+
+def heartbeat(tx: Tx, name: str, worker_id: str) -> None:
+    key = keys.worker(tx.queue_id(name), worker_id)
+    value = tx.txn.get(key)
+    leases = 0 if value is None else packing.unpack_worker(value)[1]
+    tx.txn.put(key, packing.pack_worker(worker_id, leases, tx.now))

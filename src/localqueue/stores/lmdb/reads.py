@@ -1,0 +1,289 @@
+"""Reads: none of them changes anything. Counts, sizes and the next message cost the same at any backlog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby, islice
+from typing import Any
+
+from localqueue.errors import QueueStoreCorruptError
+from localqueue.ids import Mint
+from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
+from localqueue.stores.lmdb import keys, rows
+from localqueue.stores.lmdb.driver import Txn
+from localqueue.stores.lmdb.rows import (
+    BLOCKED,
+    CODE,
+    DEAD,
+    DELAYED,
+    EXPIRED,
+    INFLIGHT,
+    READY,
+    MessageRow,
+    QueueRow,
+    RunRow,
+)
+from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
+
+
+def message_row(txn: Txn, key: int | None) -> MessageRow | None:
+    value = None if key is None else txn.get(keys.message(key))
+    return None if key is None or value is None else MessageRow.unpack(key, value)
+
+
+def queue_row(txn: Txn, queue: int) -> QueueRow:
+    value = txn.get(keys.queue(queue))
+    if value is None:
+        raise QueueStoreCorruptError(f"queue number {queue} is missing; the store is damaged, restore a backup")
+    return QueueRow.unpack(queue, value)
+
+
+def run_row(txn: Txn, run: int) -> RunRow | None:
+    value = txn.get(keys.run(run))
+    return None if value is None else RunRow.unpack(run, value)
+
+
+def stored_message(txn: Txn, ids: Mint, row: MessageRow, queue: str) -> StoredMessage:
+    """A row with its content and history, as the port shows it."""
+    content = txn.get(keys.content(row.key))
+    if content is None:
+        raise QueueStoreCorruptError(f"message {ids.id_of(row.key)} has lost its payload; restore a backup")
+    payload, codec, headers = rows.unpack_content(content)
+    run = run_row(txn, row.run) if row.run else None
+    finished = _finished_attempts(txn, row.key) if row.history else ()
+    return StoredMessage(
+        id=ids.id_of(row.key),
+        queue=queue,
+        state=STATES[row.state],
+        payload=payload,
+        codec=codec,
+        priority=row.priority,
+        attempts=row.attempts,
+        created_at=row.created_at,
+        available_at=row.available_at,
+        leased_until=row.due_at if row.state == INFLIGHT else None,
+        leased_by=row.leased_by,
+        last_error=None if row.last_error is None else json.loads(row.last_error),
+        failed_at=row.failed_at,
+        dedupe_key=row.dedupe_key,
+        ordering_key=row.ordering_key,
+        expires_at=row.expires_at,
+        run_id=None if run is None else run.name,
+        headers=headers,
+        waiting_on=row.waiting_on,
+        history=rules.history(finished, attempts=row.attempts, leased_at=row.leased_at, leased_by=row.leased_by),
+    )
+
+
+def _finished_attempts(txn: Txn, key: int) -> list[rules.Attempt]:
+    return [rules.Attempt(*json.loads(value)) for _, value in keys.walk(txn, keys.attempts(key))]
+
+
+def overdue(txn: Txn, queue: int, state: int, now: float) -> Iterator[tuple[float, int, int, float | None]]:
+    """Messages of a state whose timer has passed: due_at, key, state and expires_at, by due_at."""
+    for key, value in keys.walk(txn, keys.timed_of(b"d", queue, state)):
+        _, due_at, message = keys.timed_parts(key)
+        if due_at > now:
+            return
+        yield due_at, message, state, rows.unpack_optional(value)
+
+
+def next_due(txn: Txn, queue: int) -> float:
+    firsts = (next(keys.walk_keys(txn, keys.timed_of(b"d", queue, state)), None) for state in range(DEAD))
+    return min((keys.timed_parts(key)[1] for key in firsts if key is not None), default=rules.NEVER)
+
+
+def next_expiry(txn: Txn, queue: int, now: float) -> float:
+    """When the next message that counts against capacity reaches the end of its life."""
+    found = []
+    for state in (READY, BLOCKED):
+        start = keys.timed(b"d", queue, state, now, 0)
+        for key in keys.walk_keys(txn, keys.timed_of(b"d", queue, state), start):
+            at = keys.timed_parts(key)[1]
+            if at > now:
+                found.append(at)
+                break
+    return min(found, default=rules.NEVER)
+
+
+def oldest_ready(txn: Txn, queue: int) -> tuple[float, int] | None:
+    """The ready message that became available first, whatever its priority: one seek for each priority in use."""
+    found: list[tuple[float, int]] = []
+    prefix = keys.ready_of(queue)
+    start: bytes | None = prefix
+    while start is not None:
+        key = next(keys.walk_keys(txn, prefix, start), None)
+        if key is None:
+            break
+        inverted, available_at, message = keys.ready_parts(key)
+        found.append((available_at, message))
+        start = keys.next_priority(queue, inverted)
+    return min(found, default=None)
+
+
+def counts(txn: Txn, queue: QueueRow, now: float) -> list[int]:
+    """The kept counts, corrected for messages that are due but that nobody has claimed since."""
+    kept = list(queue.counts)
+    if queue.due <= now:
+        for state in range(DEAD):
+            for _, _, _, expires_at in overdue(txn, queue.id, state, now):
+                kept[state] -= 1
+                expired = expires_at is not None and expires_at <= now
+                kept[EXPIRED if expired else READY if state in (DELAYED, INFLIGHT) else state] += 1
+    return kept
+
+
+def stats(txn: Txn, queue_id: int, now: float) -> QueueStats:
+    queue = queue_row(txn, queue_id)
+    kept = counts(txn, queue, now)
+    leased = _leased(txn, queue_id, now)
+    by_worker: dict[str, int] = {}
+    for worker, _ in leased:
+        if worker is not None:
+            by_worker[worker] = by_worker.get(worker, 0) + 1
+    workers = sorted(rows.unpack_worker(value) for _, value in keys.walk(txn, keys.workers(queue_id)))
+    since = [leased_at for _, leased_at in leased]
+    return QueueStats(
+        **dict(zip(STATES, kept, strict=True)),
+        total=sum(kept),
+        by_worker_id=by_worker,
+        leases_by_worker_id={name: leases for name, leases, _ in workers if leases},
+        last_seen_by_worker_id={name: seen for name, _, seen in workers if seen is not None},
+        oldest_ready_age_seconds=_oldest_ready_age(txn, queue_id, now),
+        oldest_inflight_age_seconds=max(0.0, now - min(since)) if since else None,
+        average_inflight_age_seconds=max(0.0, now - sum(since) / len(since)) if since else None,
+        dropped=queue.dropped,
+        paused=queue.paused,
+    )
+
+
+def _leased(txn: Txn, queue: int, now: float) -> list[tuple[str | None, float]]:
+    """Who holds each current lease, and since when."""
+    found = []
+    for key in keys.walk_keys(txn, keys.timed_of(b"d", queue, INFLIGHT)):
+        _, due_at, message = keys.timed_parts(key)
+        row = message_row(txn, message) if due_at > now else None
+        if row is not None and row.leased_at is not None:
+            found.append((row.leased_by, row.leased_at))
+    return found
+
+
+def _oldest_ready_age(txn: Txn, queue: int, now: float) -> float | None:
+    """Age of the message that has been available longest, counting those that are due but not claimed since."""
+    oldest = oldest_ready(txn, queue)
+    times = [] if oldest is None else [oldest[0]]
+    for state in (DELAYED, INFLIGHT):
+        for due_at, _, _, expires_at in overdue(txn, queue, state, now):
+            if expires_at is None or expires_at > now:
+                times.append(due_at)
+                break
+    return max(0.0, now - min(times)) if times else None
+
+
+def get(txn: Txn, ids: Mint, queue: int, name: str, message_id: str) -> StoredMessage | None:
+    row = message_row(txn, ids.key_of(message_id))
+    return None if row is None or row.queue != queue else stored_message(txn, ids, row, name)
+
+
+def scan(
+    txn: Txn, ids: Mint, queue: int, name: str, state: str | None, after: str | None, limit: int | None
+) -> list[StoredMessage]:
+    if state is not None and CODE[state] >= DEAD:
+        found = _ended(txn, queue, CODE[state], None if after is None else message_row(txn, ids.key_of(after)), after)
+    else:
+        found = _in_queue(txn, queue, None if state is None else CODE[state], (after and ids.key_of(after)) or 0)
+    return [stored_message(txn, ids, row, name) for row in islice(found, limit)]
+
+
+def _in_queue(txn: Txn, queue: int, state: int | None, after: int) -> Iterator[MessageRow]:
+    for key, value in keys.walk(txn, b"M", keys.message(after + 1)):
+        if rows.queue_of(value) == queue and (state is None or rows.state_of(value) == state):
+            yield MessageRow.unpack(keys.last_number(key), value)
+
+
+def _ended(txn: Txn, queue: int, state: int, behind: MessageRow | None, after: str | None) -> Iterator[MessageRow]:
+    """Messages that left delivery, by the time they did. Nothing comes behind a message that is not among them."""
+    start = None
+    if after is not None:
+        if behind is None or behind.ended_at is None:
+            return
+        start = keys.timed(b"e", queue, state, behind.ended_at, behind.key + 1)
+    for key in keys.walk_keys(txn, keys.timed_of(b"e", queue, state), start):
+        row = message_row(txn, keys.last_number(key))
+        if row is not None:
+            yield row
+
+
+def find_run(txn: Txn, namespace: int, run_id: str) -> RunRow | None:
+    value = txn.get(keys.run_id(namespace, run_id))
+    return None if value is None else run_row(txn, keys.last_number(value))
+
+
+def run_keys(txn: Txn, run: int, after: int = 0) -> Iterator[int]:
+    return map(keys.last_number, keys.walk_keys(txn, keys.run_members(run), keys.run_member(run, after + 1)))
+
+
+def run(txn: Txn, namespace: int, run_id: str) -> RunStats | None:
+    row = find_run(txn, namespace, run_id)
+    if row is None:
+        return None
+    states: dict[str, int] = {}
+    for key in run_keys(txn, row.id):
+        value = txn.get(keys.message(key))
+        if value is not None:
+            state = STATES[rows.state_of(value)]
+            states[state] = states.get(state, 0) + 1
+    return RunStats(run_id=run_id, total=row.total, done=row.done, **states)
+
+
+def run_messages(
+    txn: Txn, ids: Mint, namespace: int, run_id: str, after: str | None, limit: int | None
+) -> list[StoredMessage]:
+    run = find_run(txn, namespace, run_id)
+    if run is None:
+        return []
+    messages = []
+    for key in islice(run_keys(txn, run.id, (after and ids.key_of(after)) or 0), limit):
+        row = message_row(txn, key)
+        if row is not None:
+            messages.append(stored_message(txn, ids, row, queue_row(txn, row.queue).name))
+    return messages
+
+
+def upstream(txn: Txn, ids: Mint, queue: int, message_id: str) -> list[str]:
+    row = message_row(txn, ids.key_of(message_id))
+    if row is None or row.queue != queue:
+        return []
+    return [ids.id_of(keys.last_number(key)) for key in keys.walk_keys(txn, keys.upstreams(row.key))]
+
+
+def record(txn: Txn, namespace: int, kind: str, key: str) -> Record | None:
+    packed = txn.get(keys.record(namespace, kind, key))
+    return None if packed is None else Record(kind, *rows.unpack_record(packed))
+
+
+def records(txn: Txn, namespace: int, kind: str, after: str, limit: int | None) -> list[Record]:
+    return list(islice(_records(txn, keys.records(namespace, kind), kind, keys.encoded(after)), limit))
+
+
+def _records(txn: Txn, prefix: bytes, kind: str, after: bytes) -> Iterator[Record]:
+    """By ascending key. Long keys that begin alike lie side by side in the order of their digests: each such group
+    is sorted here."""
+    longest = len(prefix) + keys.LONGEST_TEXT
+
+    def beginning(entry: tuple[bytes, Any]) -> bytes:
+        return entry[0][:longest]
+
+    for _, group in groupby(keys.walk(txn, prefix, (prefix + after)[:longest]), beginning):
+        found = [Record(kind, *rows.unpack_record(value)) for _, value in group]
+        for one in sorted(found, key=lambda record: keys.encoded(record.key)):
+            if keys.encoded(one.key) > after:
+                yield one
+
+
+def subscriptions(txn: Txn, queue: int) -> Subscriptions:
+    found = [rows.unpack_subscription(value) for _, value in keys.walk(txn, keys.subscriptions(queue))]
+    found.sort(key=lambda subscription: subscription[1])
+    return Subscriptions(queue_row(txn, queue).subscriptions, tuple(name for name, _ in found))

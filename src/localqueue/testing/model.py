@@ -1,0 +1,348 @@
+"""The reference model: what the port means, in plain dicts and loops.
+
+Slow and simple on purpose. It knows nothing of stores; `localqueue.testing.machine` gives it and a store the same steps and
+compares what they show. As in the stores nothing runs in the background: what has fallen due in a queue is settled by the
+next claim on that queue (unless it is paused), by a bounded put into it, or when it would hold a dedupe key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from localqueue.errors import (
+    DedupeKeyInUse,
+    LeaseLost,
+    NotWaiting,
+    QueueFull,
+    RunCancelled,
+    UnknownMessage,
+)
+from localqueue.stores.port import Limit, NewMessage
+
+LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
+HEADS = ("ready", "delayed", "inflight")
+
+
+@dataclass
+class Message:
+    id: str
+    queue: str
+    payload: str | bytes
+    priority: int
+    available_at: float
+    expires_at: float | None
+    dedupe_key: str | None
+    ordering_key: str | None
+    run_id: str | None
+    after: set[str]
+    state: str = "ready"
+    attempts: int = 0
+    forgiven: int = 0
+    leased_until: float = 0.0
+    ended_at: float = 0.0
+
+    def past_ttl(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def due(self, now: float) -> bool:
+        if self.state == "inflight":
+            return self.leased_until <= now
+        return self.state in LIVE and (self.past_ttl(now) or (self.state == "delayed" and self.available_at <= now))
+
+
+@dataclass
+class Model:
+    messages: dict[str, Message] = field(default_factory=dict)
+    acked: set[str] = field(default_factory=set)
+    paused: set[str] = field(default_factory=set)
+    dropped: Counter[str] = field(default_factory=Counter)
+    run_total: Counter[str] = field(default_factory=Counter)
+    run_done: Counter[str] = field(default_factory=Counter)
+    cancelled_runs: set[str] = field(default_factory=set)
+    now: float = 0.0
+
+    # what can be seen
+
+    def of(self, queue: str, *states: str) -> list[Message]:
+        """Messages of a queue by id, of these states if any are given."""
+        found = [m for m in self.messages.values() if m.queue == queue and (not states or m.state in states)]
+        return sorted(found, key=lambda m: m.id)
+
+    def counts(self, queue: str) -> Counter[str]:
+        """What `stats` shows: due messages count as what the next claim makes of them."""
+        return Counter(self._projected(m) for m in self.of(queue))
+
+    def _projected(self, message: Message) -> str:
+        if not message.due(self.now):
+            return message.state
+        return "expired" if message.past_ttl(self.now) else "ready"
+
+    def run_counts(self, run_id: str) -> Counter[str]:
+        return Counter(m.state for m in self.messages.values() if m.run_id == run_id)
+
+    # enqueue
+
+    def put(self, batch: Iterable[NewMessage], limits: dict[str, Limit]) -> list[str]:
+        """The outcome of each message of a commit. Raises before anything is changed."""
+        before = self._copy()
+        try:
+            return [self._put_one(message, limits.get(message.queue)) for message in batch]
+        except Exception:
+            self._restore(before)
+            raise
+
+    def _put_one(self, new: NewMessage, limit: Limit | None) -> str:
+        if self._holder(new.queue, new.dedupe_key):
+            return "duplicate"
+        queue, outcome = new.queue, "stored"
+        if limit is not None and limit.maxsize > 0:
+            self._settle_due(queue, None)
+            if len(self.of(queue, "ready", "blocked")) >= limit.maxsize:
+                if limit.overflow == "reject":
+                    raise QueueFull(queue, limit.maxsize)
+                if limit.overflow == "drop-newest":
+                    self.dropped[queue] += 1
+                    return "dropped"
+                if limit.overflow == "drop-oldest":
+                    self._drop_oldest(queue)
+                else:
+                    queue, outcome = limit.overflow_queue or "", "diverted"
+                    if self._holder(queue, new.dedupe_key):
+                        return "duplicate"
+        if new.run_id is not None:
+            if new.run_id in self.cancelled_runs:
+                raise RunCancelled(new.run_id)
+            self.run_total[new.run_id] += 1
+        self._insert(new, queue)
+        return outcome
+
+    def _insert(self, new: NewMessage, queue: str) -> None:
+        for upstream in new.after:
+            if upstream not in self.messages and upstream not in self.acked:
+                raise UnknownMessage(upstream)
+        message = Message(
+            id=new.id,
+            queue=queue,
+            payload=new.payload,
+            priority=new.priority,
+            available_at=self.now + new.delay,
+            expires_at=None if new.ttl is None else self.now + new.ttl,
+            dedupe_key=new.dedupe_key,
+            ordering_key=new.ordering_key,
+            run_id=new.run_id,
+            after={upstream for upstream in new.after if upstream not in self.acked},
+        )
+        self._land(message)
+        self.messages[new.id] = message
+
+    def _holder(self, queue: str, dedupe_key: str | None) -> Message | None:
+        if dedupe_key is None:
+            return None
+        holders = [m for m in self.of(queue, *LIVE) if m.dedupe_key == dedupe_key]
+        if holders and holders[0].due(self.now) and holders[0].past_ttl(self.now):
+            self._settle_due(queue, None)
+            return None
+        return holders[0] if holders else None
+
+    def _drop_oldest(self, queue: str) -> None:
+        ready = sorted(self.of(queue, "ready"), key=lambda m: (m.available_at, m.id))
+        oldest = (ready or self.of(queue, "blocked"))[0]
+        del self.messages[oldest.id]
+        self.dropped[queue] += 1
+        self._next_of_key(oldest)
+
+    # states
+
+    def _land(self, message: Message) -> None:
+        """The state of a message that comes (back) into delivery."""
+        if message.past_ttl(self.now):
+            self._end(message, "expired")
+        elif message.after:
+            message.state = "waiting"
+        elif message.ordering_key is not None and any(
+            other.ordering_key == message.ordering_key and other is not message
+            for other in self.of(message.queue, *HEADS)
+        ):
+            message.state = "blocked"
+        else:
+            message.state = "delayed" if message.available_at > self.now else "ready"
+
+    def _end(self, message: Message, state: str) -> None:
+        message.state = state
+        message.ended_at = self.now
+
+    def _next_of_key(self, left: Message) -> None:
+        """A message left: the next of its key, if nobody holds the key now, takes its place."""
+        if left.ordering_key is None:
+            return
+        same = [m for m in self.of(left.queue) if m.ordering_key == left.ordering_key]
+        for message in same:
+            if any(other.state in HEADS for other in same):
+                return
+            if message.state == "blocked":
+                self._land(message)
+
+    def _settle_due(self, queue: str, max_attempts: int | None) -> None:
+        due = [m for m in self.of(queue) if m.due(self.now)]
+        for message in due:
+            if not message.due(self.now):
+                continue  # the next of a key, expired with the head that left
+            if message.state == "inflight":
+                message.available_at = message.leased_until
+                if max_attempts is not None and message.attempts - message.forgiven >= max_attempts:
+                    self._end(message, "dead")
+                elif message.past_ttl(self.now):
+                    self._end(message, "expired")
+                else:
+                    message.state = "ready"
+            elif message.past_ttl(self.now):
+                self._end(message, "expired")
+            else:
+                message.state = "ready"
+            self._next_of_key(message)
+
+    # the rest of the verbs
+
+    def lease(self, queue: str, limit: int, timeout: float, max_attempts: int | None, consume: bool) -> list[str]:
+        if queue in self.paused:
+            return []
+        self._settle_due(queue, max_attempts)
+        ready = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, m.available_at, m.id))
+        taken = ready[:limit]
+        for message in taken:
+            message.state = "inflight"
+            message.attempts += 1
+            message.leased_until = self.now + timeout
+        if consume:
+            for message in taken:
+                self._ack(message)
+        return [message.id for message in taken]
+
+    def renew(self, queue: str, message_id: str, token: int, timeout: float) -> bool:
+        message = self._current(queue, message_id, token)
+        if message is None:
+            return False
+        message.leased_until = self.now + timeout
+        return True
+
+    def _current(self, queue: str, message_id: str, token: int | None) -> Message | None:
+        message = self.messages.get(message_id)
+        if message is None or message.queue != queue:
+            return None
+        if token is not None and (message.state != "inflight" or message.attempts != token):
+            return None
+        return message
+
+    def settle(
+        self, queue: str, message_id: str, action: str, token: int | None, delay: float, max_attempts: int | None
+    ) -> bool:
+        message = self._current(queue, message_id, token)
+        if message is None:
+            return False
+        if action == "ack":
+            self._ack(message)
+            return True
+        if message.state not in LIVE or (action == "release" and message.state in ("waiting", "blocked")):
+            return False
+        if action == "release":
+            used = message.attempts - message.forgiven
+            message.available_at = self.now + delay
+            if max_attempts is not None and message.state == "inflight" and used >= max_attempts:
+                self._end(message, "dead")
+            elif message.past_ttl(self.now):
+                self._end(message, "expired")
+            else:
+                message.state = "delayed" if delay > 0 else "ready"
+        else:
+            self._end(message, "dead" if action == "dead-letter" else "cancelled")
+        self._next_of_key(message)
+        return True
+
+    def settle_strictly(self, queue: str, message_ids: list[tuple[str, int]]) -> None:
+        """Ack all of these leases or none."""
+        for message_id, token in message_ids:
+            if self._current(queue, message_id, token) is None:
+                raise LeaseLost(queue, message_id, token)
+        for message_id, _ in message_ids:
+            self._ack(self.messages[message_id])
+
+    def _ack(self, message: Message) -> None:
+        del self.messages[message.id]
+        self.acked.add(message.id)
+        if message.run_id is not None:
+            self.run_done[message.run_id] += 1
+        self._next_of_key(message)
+        for dependent in sorted(self.messages.values(), key=lambda m: m.id):
+            if message.id in dependent.after:
+                dependent.after.discard(message.id)
+                if dependent.state == "waiting" and not dependent.after:
+                    dependent.available_at = max(dependent.available_at, self.now)
+                    self._land(dependent)
+
+    def add_edge(self, upstream: str, dependent: str) -> None:
+        message = self.messages.get(dependent)
+        if message is None or message.state != "waiting":
+            raise NotWaiting(dependent)
+        if upstream not in self.messages and upstream not in self.acked:
+            raise UnknownMessage(upstream)
+        if upstream not in self.acked:
+            message.after.add(upstream)
+
+    # operations
+
+    def requeue(self, queue: str, ids: list[str] | None, delay: float) -> int:
+        dead = sorted(self.of(queue, "dead"), key=lambda m: (m.ended_at, m.id))
+        chosen = dead if ids is None else [self.messages[i] for i in dict.fromkeys(ids) if i in self.messages]
+        before, count = self._copy(), 0
+        for message in chosen:
+            if message.queue != queue or message.state in LIVE:
+                continue
+            if self._holder(queue, message.dedupe_key):
+                if ids is None:
+                    continue
+                self._restore(before)
+                raise DedupeKeyInUse(message.id)
+            if message.past_ttl(self.now) or message.state == "expired":
+                message.expires_at = None
+            message.available_at = self.now + delay
+            message.forgiven = message.attempts
+            message.state = "ready"
+            self._land(message)
+            count += 1
+        return count
+
+    def prune(self, queue: str, state: str, older_than: float) -> int:
+        old = [m for m in self.of(queue, state) if m.ended_at <= self.now - older_than]
+        for message in old:
+            del self.messages[message.id]
+        return len(old)
+
+    def purge(self, queue: str) -> int:
+        gone = self.of(queue)
+        for message in gone:
+            del self.messages[message.id]
+        self.dropped[queue] = 0
+        return len(gone)
+
+    def cancel_run(self, run_id: str) -> int:
+        if run_id not in self.run_total:
+            return 0
+        self.cancelled_runs.add(run_id)
+        live = [m for m in self.messages.values() if m.run_id == run_id and m.state in LIVE]
+        for message in live:
+            self._end(message, "cancelled")
+        for message in live:
+            self._next_of_key(message)
+        return len(live)
+
+    # all or nothing
+
+    def _copy(self) -> dict[str, object]:
+        import copy
+
+        return copy.deepcopy(self.__dict__)
+
+    def _restore(self, before: dict[str, object]) -> None:
+        self.__dict__.update(before)
