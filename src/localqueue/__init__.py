@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue._version import __version__
 from localqueue.errors import (
+    CircularDependency,
     DedupeKeyInUse,
     IncompatiblePolicies,
     LeaseLost,
@@ -167,6 +168,7 @@ __all__ = [
     "BytesCodec",
     "CallbackDispatcher",
     "CallbackNotification",
+    "CircularDependency",
     "Codec",
     "CommitPolicy",
     "ConsumptionPolicy",

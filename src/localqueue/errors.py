@@ -51,6 +51,10 @@ class NotWaiting(QueueError, ValueError):
     """A dependency was added to a message that has stopped waiting."""
 
 
+class CircularDependency(QueueError, ValueError):
+    """Messages of one commit wait for each other, so none of them could ever be delivered."""
+
+
 class RunCancelled(QueueError, ValueError):
     """A message was put into a run that has been cancelled."""
 

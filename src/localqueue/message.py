@@ -45,7 +45,7 @@ class QueueMessage(Generic[T]):
     def of(cls, **fields: Any) -> QueueMessage[T]:
         """The same as the constructor at a fifth of its price; `attempt_history` and `headers` must be given.
 
-        A frozen dataclass sets its fields one by one through `object.__setattr__`, which for this many is a tenth of a put.
+        A frozen dataclass sets its fields one by one through `object.__setattr__`: for this many, a tenth of a put.
         """
         message = object.__new__(cls)
         message.__dict__.update(fields)

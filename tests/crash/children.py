@@ -12,16 +12,16 @@ from tests.crash.stores import Clock, kill_at, open_store, watch_edges
 
 DEADLINE = 60.0
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["pytest", "localqueue.stores.sqlite", "tests.crash.children"])
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["pytest", "localqueue.stores.sqlite", "tests.crash.children"])
 
 
 class Child:
     """A process that runs `work(connection, *arguments)`."""
 
     def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
-        self.connection, theirs = _context.Pipe(duplex=False)
-        self.process = _context.Process(target=work, args=(theirs, *arguments), daemon=True)
+        self.connection, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=work, args=(theirs, *arguments), daemon=True)
         self.process.start()
         theirs.close()
 

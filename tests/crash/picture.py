@@ -1,4 +1,7 @@
-"""Everything a store can show, with messages named by queue and payload, so that two stores can be compared."""
+"""Everything a store can show, with messages named by queue and payload, so that two stores can be compared.
+
+Ids and versions of records are left out: each store makes its own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def picture(store: Any) -> dict[str, Any]:
     return {
         "queues": {name: shown for name, shown in queues.items() if shown != _queue(store, "never used")},
         "runs": {name: stats and asdict(stats) for name in RUNS for stats in [store.run(name)]},
-        "records": [tuple(record) for record in store.records(RECORD_KIND)],
+        "records": [(record.key, record.value, record.updated_at) for record in store.records(RECORD_KIND)],
     }
 
 

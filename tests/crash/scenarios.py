@@ -1,7 +1,8 @@
 """Every kind of write transaction, as steps on a store.
 
-`prepare` fills a fresh store and returns what the steps need to know. `steps` is a generator that yields after each call
-that returned. Only `prepare` moves the clock, so that a second run of the steps on a copy of the store writes the same.
+`prepare` fills a fresh store and returns what the steps need to know. `steps` is a generator that yields after each
+call that returned. Only `prepare` moves the clock, so that a second run of the steps on a copy of the store writes the
+same.
 """
 
 from __future__ import annotations

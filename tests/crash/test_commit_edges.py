@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ def test_a_kill_at_any_edge_leaves_each_call_wholly_done_or_wholly_undone(kind: 
     edges = edges_of(kind, copy_of(original, tmp_path / "rehearsed"), clock.now, name, given)
     pictures = pictures_of(kind, copy_of(original, tmp_path / "pictured"), clock.now, name, given)
     assert {edge.name for edge in edges} == {"begun", "applied", "committed"}
-    assert all(before != after for before, after in zip(pictures, pictures[1:], strict=False))
+    assert all(before != after for before, after in pairwise(pictures))
 
     for edge in edges:
         path = copy_of(original, tmp_path / f"{edge.name}-{edge.nth}")

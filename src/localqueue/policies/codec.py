@@ -72,6 +72,9 @@ class MsgpackCodec(Described):
 
     name: str = "msgpack"
 
+    def __post_init__(self) -> None:
+        _msgpack()  # a missing driver is found here, not when the first message can not be read
+
     def encode(self, value: Any) -> bytes:
         msgpack = _msgpack()
         try:

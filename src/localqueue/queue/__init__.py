@@ -186,6 +186,7 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
     def _draft_one(self, item: T, **options: Unpack[PutOptions]) -> NewMessage:
         return self._drafts(
             (item,),
+            None,
             options.get("delay", 0.0),
             options.get("dedupe_key"),
             options.get("priority", 0),

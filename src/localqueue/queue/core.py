@@ -13,7 +13,17 @@ from localqueue.message import QueueMessage, UndecodablePayload
 from localqueue.policies import Configuration
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.queue.setup import limit_of
-from localqueue.stores.port import DELAYED, INFLIGHT, READY, Changes, LeaseRequest, QueueStore, Settle, StoredMessage
+from localqueue.stores.port import (
+    DELAYED,
+    INFLIGHT,
+    READY,
+    Changes,
+    LeaseRequest,
+    NewMessage,
+    QueueStore,
+    Settle,
+    StoredMessage,
+)
 
 T = TypeVar("T")
 
@@ -100,10 +110,20 @@ class QueueCore(Generic[T]):
             value = self._decode(stored)
         except PayloadError as error:
             problem = {"type": "PayloadError", "module": "localqueue", "message": str(error)}
-            settle = Settle(self.name, stored.id, "dead-letter", stored.attempts, error=problem)
-            self.store.commit(Changes(settle=(settle,), strict=False))
+            self._bury(stored, problem)
             return None
         return self._message(stored, value)
+
+    def _bury(self, stored: StoredMessage, problem: dict[str, Any]) -> None:
+        """Keep a message that can not be read as a dead letter; one delivered at most once is stored again for that."""
+        if not self._at_most_once:
+            settle = Settle(self.name, stored.id, "dead-letter", stored.attempts, error=problem)
+            self.store.commit(Changes(settle=(settle,), strict=False))
+            return
+        (new_id,) = self.store.mint()
+        again = NewMessage(new_id, self.name, stored.payload, stored.codec, headers=stored.headers)
+        buried = Settle(self.name, new_id, "dead-letter", error=problem)
+        self.store.commit(Changes(enqueue=(again,), settle=(buried,)))
 
     def _seen(self, stored: StoredMessage) -> QueueMessage[Any]:
         """A message for inspection; one that can not be decoded shows its raw bytes."""
@@ -117,10 +137,15 @@ class QueueCore(Generic[T]):
         return self._message(stored, value)
 
     def _decode(self, stored: StoredMessage) -> Any:
-        if stored.codec == self._codec_name:
-            return self._codec.decode(stored.payload)
-        if stored.codec is None:
-            return JSON_CODEC.decode(stored.payload)
+        try:
+            if stored.codec == self._codec_name:
+                return self._codec.decode(stored.payload)
+            if stored.codec is None:
+                return JSON_CODEC.decode(stored.payload)
+        except PayloadError:
+            raise
+        except Exception as error:
+            raise PayloadError(f"codec {self._codec.name!r} could not read message {stored.id}: {error!r}") from error
         raise PayloadError(
             f"message {stored.id} was written with codec {stored.codec!r} and queue {self.name!r} reads "
             f"{self._codec.name!r}; open the queue with that codec= and requeue the message"

@@ -37,7 +37,7 @@ def check_put_options(
     run_id: str | None,
 ) -> None:
     """Refuse options that the queue's policies do not support."""
-    if delay:
+    if type(delay) is not float or delay:
         check_delay(delay)
     if dedupe_key is not None:
         _check_key("dedupe_key", dedupe_key)
@@ -72,7 +72,11 @@ def check_seconds(name: str, value: float) -> float:
 
 
 def check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not timeout >= 0:
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"'timeout' must be a non-negative number, not {timeout!r}")
+    if not timeout >= 0:
         raise ValueError("'timeout' must be a non-negative number")
 
 
@@ -111,8 +115,7 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
 
 def upstream_ids(after: Iterable[QueueMessage[Any] | str]) -> tuple[str, ...]:
     """The ids of messages given as ids or as messages."""
-    if isinstance(after, str | bytes | QueueMessage):
-        raise TypeError(f"after= takes a list of message ids or messages, not {after!r}; write after=[...]")
+    check_is_list(after)
     ids = []
     for one in after:
         if isinstance(one, QueueMessage):
@@ -122,3 +125,8 @@ def upstream_ids(after: Iterable[QueueMessage[Any] | str]) -> tuple[str, ...]:
         else:
             raise TypeError(f"after= takes message ids or messages, not {one!r}")
     return tuple(ids)
+
+
+def check_is_list(after: object) -> None:
+    if isinstance(after, str | bytes) or not isinstance(after, Iterable):
+        raise TypeError(f"after= takes a list of message ids or messages, not {after!r}; write after=[...]")

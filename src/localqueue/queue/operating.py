@@ -9,6 +9,7 @@ from localqueue.message import QueueMessage, QueueStats, RunStats
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_delay, check_seconds, check_timeout
+from localqueue.queue.setup import check_name
 from localqueue.stores.port import DEAD, EXPIRED, STATES
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ class Operating(QueueCore[T]):
     def subscribe(self, subscriber: str) -> bool:
         """Add a subscriber; it receives what is published from now on. False when it was one already."""
         self._require_stored_subscriptions()
-        subscriber_queue_name(self.name, subscriber)
+        check_name(subscriber_queue_name(self.name, subscriber))
         return self.store.subscribe(self.name, subscriber)
 
     def unsubscribe(self, subscriber: str) -> bool:

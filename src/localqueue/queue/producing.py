@@ -46,9 +46,10 @@ class Producing(QueueCore[T]):
             self._plain
             and timeout is None
             and after == ()
+            and type(delay) is float
             and delay == 0.0
+            and type(priority) is int
             and priority == 0
-            and priority is not False
             and dedupe_key is None
             and ordering_key is None
             and headers is None
@@ -65,7 +66,7 @@ class Producing(QueueCore[T]):
                 attempt_history=[],
                 headers={},
             )
-        drafts = self._drafts((item,), delay, dedupe_key, priority, ttl, headers, ordering_key, run_id, after)
+        drafts = self._drafts((item,), timeout, delay, dedupe_key, priority, ttl, headers, ordering_key, run_id, after)
         return self._put(drafts, (item,), block, timeout)[0]
 
     def put_nowait(self, item: T) -> QueueMessage[T]:
@@ -96,12 +97,13 @@ class Producing(QueueCore[T]):
                 f"a batch of {len(values)} can never fit queue {self.name!r}, which admits {limit.maxsize} ready "
                 "messages; put smaller batches"
             )
-        drafts = self._drafts(values, delay, None, priority, ttl, headers, ordering_key, run_id, after)
+        drafts = self._drafts(values, timeout, delay, None, priority, ttl, headers, ordering_key, run_id, after)
         return self._put(drafts, values, block, timeout)
 
     def _drafts(
         self,
         items: Sequence[T],
+        timeout: float | None,
         delay: float,
         dedupe_key: str | None,
         priority: int,
@@ -121,6 +123,7 @@ class Producing(QueueCore[T]):
             ordering_key=ordering_key,
             run_id=run_id,
         )
+        check_timeout(timeout)
         header_text = None if headers is None else encode_headers(headers)
         upstream = () if after == () else upstream_ids(after)
         encode, codec, name = self._codec.encode, self._codec_name, self.name
@@ -135,10 +138,9 @@ class Producing(QueueCore[T]):
     def _put(
         self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
     ) -> list[QueueMessage[T]]:
-        check_timeout(timeout)
         if self._configuration.routing_policy.fanout:
             return self._publish(drafts, items, block, timeout)
-        self._throttle(block, timeout)
+        self._throttle([self.name], block, timeout)
         limits = {} if self._limit is None else {self.name: self._limit}
         stored, committed = self._store_drafts(lambda: Changes(enqueue=drafts, limits=limits), block, timeout)
         return self._announce(stored, committed, items)
@@ -173,10 +175,10 @@ class Producing(QueueCore[T]):
         with self.store.listen_capacity(room) as waiter:
             waiter.wait(timeout)
 
-    def _throttle(self, block: bool, timeout: float | None) -> None:
+    def _throttle(self, queues: Sequence[str], block: bool, timeout: float | None) -> None:
         policy = self._configuration.backpressure
         if isinstance(policy, Throttling):
-            pause = policy.delay_for(qsize=self.store.load(self.name))
+            pause = policy.delay_for(qsize=max(map(self.store.load, queues), default=0))
             if pause > 0:
                 if not block or (timeout is not None and timeout < pause):
                     raise QueueFull(self.name, policy.maxsize)
@@ -185,7 +187,8 @@ class Producing(QueueCore[T]):
     def _publish(
         self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
     ) -> list[QueueMessage[T]]:
-        subscribers: tuple[str, ...] = ()
+        subscribers = self._current_subscribers()[0]
+        self._throttle([subscriber_queue_name(self.name, one) for one in subscribers], block, timeout)
 
         def make() -> Changes:
             nonlocal subscribers

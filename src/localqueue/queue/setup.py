@@ -55,8 +55,10 @@ def resolve(
         raise ValueError("pass either name= or spec=")
     chosen = _merge(policy_set, policies)
     semantics = chosen.pop("semantics", None)
-    chosen["backpressure"] = _backpressure(policy_set, chosen.get("backpressure"), maxsize)
+    _check_capacity_conflict(policy_set, chosen.get("backpressure"), maxsize)
     chosen["lease_policy"] = _lease_policy(chosen.get("lease_policy"), lease_timeout)
+    if chosen["backpressure"] is None:
+        chosen["backpressure"] = BoundedBackpressure(maxsize)
     configuration = Configuration(
         name=check_name(name),
         codec=JSON_CODEC if codec is None else codec,
@@ -100,15 +102,12 @@ def _merge(policy_set: QueuePolicySet | None, policies: dict[str, Any]) -> dict[
     return chosen
 
 
-def _backpressure(
+def _check_capacity_conflict(
     policy_set: QueuePolicySet | None, chosen: BackpressureStrategy | None, maxsize: int
-) -> BackpressureStrategy:
-    if chosen is None:
-        return BoundedBackpressure(maxsize)
-    if maxsize != 0:
+) -> None:
+    if chosen is not None and maxsize != 0:
         source = "policy_set.backpressure" if policy_set and policy_set.backpressure is not None else "backpressure="
         raise ValueError(f"pass either maxsize= or {source}, not both")
-    return chosen
 
 
 def _lease_policy(chosen: LeasePolicy | None, lease_timeout: float) -> LeasePolicy:

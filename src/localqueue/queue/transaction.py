@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from localqueue.errors import IdTaken, QueueError
 from localqueue.message import QueueMessage
-from localqueue.queue.drafts import PutOptions, check_delay
+from localqueue.queue.drafts import PutOptions, check_delay, check_is_list
 from localqueue.queue.producing import raise_all
 from localqueue.stores.port import Action, Changes, Edge, NewMessage, Settle
 from localqueue.stores.rules import describe_error
@@ -60,10 +60,11 @@ class Transaction:
         queue = self._same_store(to)
         if queue.routing_policy.fanout:
             raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
-        after = list(options.pop("after", ()))
+        after = options.pop("after", ())
+        check_is_list(after)
         draft = queue._draft_one(item, **options)
         pending = PendingMessage()
-        self._puts.append((queue, pending, draft, item, after))
+        self._puts.append((queue, pending, draft, item, list(after)))
         return pending
 
     def ack(self, message: QueueMessage[Any] | str, *, of: PersistentQueue[Any] | None = None) -> None:

@@ -1,7 +1,7 @@
 """Waking blocked callers without a broker, for stores that live in files.
 
-A commit in this process wakes the threads that wait on its queues at once. Commits of other processes are seen through a
-version of the store that changes with each of them and is cheap to read; of all threads that wait, one polls it.
+A commit in this process wakes the threads that wait on its queues at once. Commits of other processes are seen through
+a version of the store that changes with each of them and is cheap to read; of all threads that wait, one polls it.
 """
 
 from __future__ import annotations

@@ -15,28 +15,35 @@ A store author subclasses `StoreContract` in a test module and says how the stor
 
 - `StoreContract` is what every store promises.
 - `ReopenContract` is for stores that keep their messages when they are closed.
-- `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need `opener`
-  and `location`.
+- `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need
+  `opener` and `location`.
 - `SharedStoreContract` is all of them.
 
-`open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start processes
-are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The suite needs
-pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through the same random
-steps; it needs Hypothesis.
+`open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start
+processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
+suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
+the same random steps; it needs Hypothesis.
 """
 
 import pytest
 
-pytest.register_assert_rewrite(
+for _name in (
+    *("agreement", "capacity", "copies", "dedupe", "dependencies", "edges", "fanout", "fencing", "leases"),
+    *("machine", "machine_delivery"),
     *(
-        f"localqueue.testing.{name}"
-        for name in (
-            "capacity", "dedupe", "dependencies", "edges", "fanout", "leases", "machine", "namespaces", "operations",
-            "ordering", "payloads", "processes", "records", "reopening", "runs", "settling", "stats", "steps", "threads",
-            "timers", "wake", "copies", "process_wake",
-        )
-    )
-)  # fmt: skip
+        "namespaces",
+        "operations",
+        "ordering",
+        "payloads",
+        "process_wake",
+        "processes",
+        "records",
+        "reopening",
+        "runs",
+    ),
+    *("settling", "stats", "steps", "threads", "timers", "wake"),
+):
+    pytest.register_assert_rewrite(f"localqueue.testing.{_name}")
 
 from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
 from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402

@@ -110,7 +110,7 @@ class CapacityContract:
     def test_a_duplicate_on_a_full_queue_is_a_duplicate(self, store: QueueStore) -> None:
         first = put(store, dedupe_key="d")
         for overflow in ("reject", "drop-newest", "drop-oldest"):
-            done = put_limited(store, Limit(1, overflow), dedupe_key="d")  # type: ignore[arg-type]
+            done = put_limited(store, Limit(1, overflow), dedupe_key="d")
             assert done.outcome == "duplicate"
             assert done.existing == stored(store, first)
         assert store.stats("jobs").dropped == 0

@@ -13,6 +13,7 @@ from localqueue.testing.dedupe import DedupeContract
 from localqueue.testing.dependencies import DependencyContract
 from localqueue.testing.edges import EdgeContract
 from localqueue.testing.fanout import FanoutContract
+from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
 from localqueue.testing.leases import LeaseContract
 from localqueue.testing.namespaces import NamespaceContract
@@ -35,6 +36,7 @@ OpenStore = Callable[..., QueueStore]
 
 class StoreContract(
     LeaseContract,
+    FencingContract,
     SettlingContract,
     OrderingContract,
     CapacityContract,

@@ -39,12 +39,6 @@ def _inflight(store: QueueStore, clock: FakeClock) -> str:
     return message_id
 
 
-def _lease_expired(store: QueueStore, clock: FakeClock) -> str:
-    message_id = _inflight(store, clock)
-    clock.advance(60)
-    return message_id
-
-
 def _waiting(store: QueueStore, clock: FakeClock) -> str:
     return put(store, payload="first", dedupe_key="d", after=(put(store, "other"),))
 
@@ -60,7 +54,7 @@ def _again(store: QueueStore, queue: str = "jobs", **options: object) -> Enqueue
 
 
 class DedupeContract:
-    @pytest.mark.parametrize("live_state", [_ready, _delayed, _inflight, _lease_expired, _waiting, _blocked])
+    @pytest.mark.parametrize("live_state", [_ready, _delayed, _inflight, _waiting, _blocked])
     def test_a_live_message_holds_its_key(
         self, store: QueueStore, clock: FakeClock, live_state: Callable[[QueueStore, FakeClock], str]
     ) -> None:
@@ -70,6 +64,14 @@ class DedupeContract:
         assert done.outcome == "duplicate"
         assert done.existing == before[0]
         assert (stored(store, first), store.stats("jobs")) == before
+
+    def test_a_message_whose_lease_expired_holds_its_key(self, store: QueueStore, clock: FakeClock) -> None:
+        first = _inflight(store, clock)
+        clock.advance(60)
+        done = _again(store)
+        assert done.outcome == "duplicate"
+        assert done.existing == stored(store, first)
+        assert [message.payload for message in lease(store, limit=5)] == ["first"]
 
     @pytest.mark.parametrize("leave", ["ack", "dead-letter", "cancel", "purge", "consume"])
     def test_a_message_that_left_delivery_frees_its_key(self, store: QueueStore, leave: str) -> None:

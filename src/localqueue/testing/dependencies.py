@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localqueue.errors import QueueError, UnknownMessage
+from localqueue.errors import UnknownMessage
 from localqueue.stores.port import Changes, Limit, NewMessage, QueueStore
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
@@ -161,8 +161,16 @@ class DependencyContract:
 
     def test_a_message_can_not_come_after_itself(self, store: QueueStore) -> None:
         (own,) = store.mint()
-        with pytest.raises(QueueError):
+        with pytest.raises(ValueError, match=own):
             store.commit(Changes(enqueue=[NewMessage(own, "jobs", "x", after=(own,))]))
+        assert store.scan("jobs") == []
+
+    def test_messages_of_a_commit_can_not_wait_for_each_other_in_a_circle(self, store: QueueStore) -> None:
+        a, b = store.mint(2)
+        with pytest.raises(ValueError, match=r"[0-9a-f]{32}"):
+            store.commit(
+                Changes(enqueue=[NewMessage(a, "jobs", "a", after=(b,)), NewMessage(b, "jobs", "b", after=(a,))])
+            )
         assert store.scan("jobs") == []
 
     def test_an_upstream_named_twice_counts_once(self, store: QueueStore) -> None:

@@ -32,11 +32,7 @@ class EdgeContract:
         join = put(store, payload="join", after=(split,))
         message = take(store)
         parts = [new(store, payload=f"part{n}") for n in range(3)]
-        store.commit(
-            Changes(
-                enqueue=parts, edges=[Edge(part.id, join) for part in parts], settle=[_ack_of(message)]
-            )
-        )
+        store.commit(Changes(enqueue=parts, edges=[Edge(part.id, join) for part in parts], settle=[_ack_of(message)]))
         assert (state_of(store, join), stored(store, join).waiting_on) == ("waiting", 3)
         assert store.upstream("jobs", join) == [part.id for part in parts]
         assert drain(store) == ["part0", "part1", "part2", "join"]

@@ -23,9 +23,7 @@ class FanoutContract:
         put(store, QUEUES[full])
         with pytest.raises(QueueFull) as caught:
             store.commit(
-                Changes(
-                    enqueue=[new(store, queue) for queue in QUEUES], limits={queue: Limit(1) for queue in QUEUES}
-                )
+                Changes(enqueue=[new(store, queue) for queue in QUEUES], limits={queue: Limit(1) for queue in QUEUES})
             )
         assert caught.value.queue == QUEUES[full]
         assert [store.qsize(queue) for queue in QUEUES] == [int(n == full) for n in range(10)]

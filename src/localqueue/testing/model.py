@@ -1,8 +1,8 @@
 """The reference model: what the port means, in plain dicts and loops.
 
-Slow and simple on purpose. It knows nothing of stores; `localqueue.testing.machine` gives it and a store the same steps and
-compares what they show. As in the stores nothing runs in the background: what has fallen due in a queue is settled by the
-next claim on that queue (unless it is paused), by a bounded put into it, or when it would hold a dedupe key.
+Slow and simple on purpose. `localqueue.testing.machine` gives it and a store the same steps and compares what they
+show. A step that raises may leave a model half changed: the machine takes a copy before, which is how "all or
+nothing" is said here. Nothing runs in the background: what has fallen due is settled by the next claim.
 """
 
 from __future__ import annotations
@@ -11,14 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from localqueue.errors import (
-    DedupeKeyInUse,
-    LeaseLost,
-    NotWaiting,
-    QueueFull,
-    RunCancelled,
-    UnknownMessage,
-)
+from localqueue.errors import DedupeKeyInUse, NotWaiting, QueueFull, RunCancelled, UnknownMessage
 from localqueue.stores.port import Limit, NewMessage
 
 LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
@@ -63,8 +56,6 @@ class Model:
     cancelled_runs: set[str] = field(default_factory=set)
     now: float = 0.0
 
-    # what can be seen
-
     def of(self, queue: str, *states: str) -> list[Message]:
         """Messages of a queue by id, of these states if any are given."""
         found = [m for m in self.messages.values() if m.queue == queue and (not states or m.state in states)]
@@ -72,26 +63,12 @@ class Model:
 
     def counts(self, queue: str) -> Counter[str]:
         """What `stats` shows: due messages count as what the next claim makes of them."""
-        return Counter(self._projected(m) for m in self.of(queue))
-
-    def _projected(self, message: Message) -> str:
-        if not message.due(self.now):
-            return message.state
-        return "expired" if message.past_ttl(self.now) else "ready"
-
-    def run_counts(self, run_id: str) -> Counter[str]:
-        return Counter(m.state for m in self.messages.values() if m.run_id == run_id)
-
-    # enqueue
+        now = self.now
+        return Counter(("expired" if m.past_ttl(now) else "ready") if m.due(now) else m.state for m in self.of(queue))
 
     def put(self, batch: Iterable[NewMessage], limits: dict[str, Limit]) -> list[str]:
-        """The outcome of each message of a commit. Raises before anything is changed."""
-        before = self._copy()
-        try:
-            return [self._put_one(message, limits.get(message.queue)) for message in batch]
-        except Exception:
-            self._restore(before)
-            raise
+        """The outcome of each message of a commit."""
+        return [self._put_one(message, limits.get(message.queue)) for message in batch]
 
     def _put_one(self, new: NewMessage, limit: Limit | None) -> str:
         if self._holder(new.queue, new.dedupe_key):
@@ -153,18 +130,15 @@ class Model:
         self.dropped[queue] += 1
         self._next_of_key(oldest)
 
-    # states
-
     def _land(self, message: Message) -> None:
         """The state of a message that comes (back) into delivery."""
         if message.past_ttl(self.now):
             self._end(message, "expired")
         elif message.after:
             message.state = "waiting"
-        elif message.ordering_key is not None and any(
-            other.ordering_key == message.ordering_key and other is not message
-            for other in self.of(message.queue, *HEADS)
-        ):
+        elif message.ordering_key in {m.ordering_key for m in self.of(message.queue, *HEADS) if m is not message} - {
+            None
+        }:
             message.state = "blocked"
         else:
             message.state = "delayed" if message.available_at > self.now else "ready"
@@ -203,14 +177,11 @@ class Model:
                 message.state = "ready"
             self._next_of_key(message)
 
-    # the rest of the verbs
-
     def lease(self, queue: str, limit: int, timeout: float, max_attempts: int | None, consume: bool) -> list[str]:
         if queue in self.paused:
             return []
         self._settle_due(queue, max_attempts)
-        ready = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, m.available_at, m.id))
-        taken = ready[:limit]
+        taken = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, m.available_at, m.id))[:limit]
         for message in taken:
             message.state = "inflight"
             message.attempts += 1
@@ -260,14 +231,6 @@ class Model:
         self._next_of_key(message)
         return True
 
-    def settle_strictly(self, queue: str, message_ids: list[tuple[str, int]]) -> None:
-        """Ack all of these leases or none."""
-        for message_id, token in message_ids:
-            if self._current(queue, message_id, token) is None:
-                raise LeaseLost(queue, message_id, token)
-        for message_id, _ in message_ids:
-            self._ack(self.messages[message_id])
-
     def _ack(self, message: Message) -> None:
         del self.messages[message.id]
         self.acked.add(message.id)
@@ -290,19 +253,16 @@ class Model:
         if upstream not in self.acked:
             message.after.add(upstream)
 
-    # operations
-
     def requeue(self, queue: str, ids: list[str] | None, delay: float) -> int:
         dead = sorted(self.of(queue, "dead"), key=lambda m: (m.ended_at, m.id))
         chosen = dead if ids is None else [self.messages[i] for i in dict.fromkeys(ids) if i in self.messages]
-        before, count = self._copy(), 0
+        count = 0
         for message in chosen:
             if message.queue != queue or message.state in LIVE:
                 continue
             if self._holder(queue, message.dedupe_key):
                 if ids is None:
                     continue
-                self._restore(before)
                 raise DedupeKeyInUse(message.id)
             if message.past_ttl(self.now) or message.state == "expired":
                 message.expires_at = None
@@ -314,16 +274,15 @@ class Model:
         return count
 
     def prune(self, queue: str, state: str, older_than: float) -> int:
-        old = [m for m in self.of(queue, state) if m.ended_at <= self.now - older_than]
-        for message in old:
-            del self.messages[message.id]
-        return len(old)
+        return self._remove([m for m in self.of(queue, state) if m.ended_at <= self.now - older_than])
 
     def purge(self, queue: str) -> int:
-        gone = self.of(queue)
+        self.dropped[queue] = 0
+        return self._remove(self.of(queue))
+
+    def _remove(self, gone: list[Message]) -> int:
         for message in gone:
             del self.messages[message.id]
-        self.dropped[queue] = 0
         return len(gone)
 
     def cancel_run(self, run_id: str) -> int:
@@ -336,13 +295,3 @@ class Model:
         for message in live:
             self._next_of_key(message)
         return len(live)
-
-    # all or nothing
-
-    def _copy(self) -> dict[str, object]:
-        import copy
-
-        return copy.deepcopy(self.__dict__)
-
-    def _restore(self, before: dict[str, object]) -> None:
-        self.__dict__.update(before)

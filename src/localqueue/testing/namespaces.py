@@ -78,6 +78,7 @@ class NamespaceContract:
         for action in actions:
             assert not override(theirs, held.id, action)
         assert not ack(theirs, held)
+        assert not theirs.ack_one("jobs", held.id, held.attempts)
         assert theirs.renew([Lease("jobs", held.id, held.attempts)], timeout=1) == [None]
         assert theirs.lease(LeaseRequest("jobs", 10)) == []
         assert theirs.commit(Changes(lease=LeaseRequest("jobs", 10, consume=True))).leased == []
@@ -119,7 +120,11 @@ class NamespaceContract:
     def test_a_put_in_another_namespace_wakes_nobody_here(self, store: QueueStore, theirs: QueueStore) -> None:
         put(store, "full")
         put(store, "run", run_id="r")
-        with store.listen(["jobs"]) as ready, store.listen_capacity({"full": 1}) as room, store.listen_run("r") as run:
+        with (
+            store.listen(["jobs"]) as ready,
+            store.listen_capacity({"full": 1}) as room,
+            store.listen_run("r") as run,
+        ):
             put(theirs)
             put(theirs, "full", run_id="r")
             drain(theirs, "full")

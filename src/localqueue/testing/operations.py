@@ -125,7 +125,9 @@ class OperationsContract:
         ack(store, take(store, "other"))
         assert_sound(store, ["jobs", "other"])
 
-    def test_a_paused_queue_delivers_nothing_and_accepts_everything(self, store: QueueStore, clock: FakeClock) -> None:
+    def test_a_paused_queue_delivers_nothing_and_accepts_everything(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
         put_many(store, "ab")
         held = take(store, timeout=1000)
         store.pause("jobs")
@@ -156,7 +158,7 @@ class OperationsContract:
         for queue in ("jobs", "other"):
             for options in ({}, {"dedupe_key": "d"}, {"delay": 5}):
                 with pytest.raises(IdTaken):
-                    store.commit(Changes(enqueue=[NewMessage(taken, queue, "second", **options)]))  # type: ignore[arg-type]
+                    store.commit(Changes(enqueue=[NewMessage(taken, queue, "second", **options)]))
             with pytest.raises(IdTaken):
                 store.commit(Changes(enqueue=[new(store, queue), NewMessage(taken, queue, "second")]))
         (twice,) = store.mint()
@@ -190,6 +192,8 @@ class OperationsContract:
             lambda: put(store, dedupe_key="d"),
             lambda: lease(store),
             lambda: ack(store, message),
+            lambda: store.put_one("jobs", "x", None),
+            lambda: store.ack_one("jobs", message_id, 1),
             lambda: dead_letter(store, message),
             lambda: store.renew([], timeout=1),
             lambda: store.get("jobs", message_id),

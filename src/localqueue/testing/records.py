@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localqueue.errors import RecordConflict
-from localqueue.stores.port import Changes, QueueStore, RecordWrite, Settle
+from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite, Settle
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import counts, new, put, take
 
@@ -14,15 +14,20 @@ def _write(store: QueueStore, key: str, value: bytes | None, expect: int | None 
     store.commit(Changes(records=[RecordWrite(kind, key, value, expect)]))
 
 
+def _read(store: QueueStore, key: str) -> Record:
+    found = store.record("result", key)
+    assert found is not None
+    return found
+
+
 class RecordContract:
     def test_a_record_is_what_was_written_last(self, store: QueueStore, clock: FakeClock) -> None:
         assert store.record("result", "a") is None
         _write(store, "a", b"one")
         clock.advance(1)
         _write(store, "a", b"\x00two\xff")
-        record = store.record("result", "a")
-        assert record is not None
-        assert record == ("result", "a", b"\x00two\xff", 2, clock())
+        record = _read(store, "a")
+        assert (record.kind, record.key, record.value, record.updated_at) == ("result", "a", b"\x00two\xff", clock())
 
     def test_none_deletes(self, store: QueueStore) -> None:
         _write(store, "a", b"one")
@@ -52,18 +57,31 @@ class RecordContract:
         assert [record.key for record in store.records("result", limit=2)] == ["k0", "k1"]
         assert [record.key for record in store.records("result", after="k1", limit=2)] == ["k2", "k3"]
 
-    @pytest.mark.parametrize(("expect", "fits"), [(None, True), (2, True), (0, False), (1, False), (3, False)])
-    def test_a_write_goes_by_the_version_it_expects(self, store: QueueStore, expect: int | None, fits: bool) -> None:
+    def test_a_write_goes_by_the_version_it_expects(self, store: QueueStore) -> None:
         _write(store, "a", b"1")
+        first = _read(store, "a").version
         _write(store, "a", b"2")
-        if fits:
-            _write(store, "a", b"3", expect)
-        else:
+        second = _read(store, "a").version
+        for stale in (0, first, second + 1, -1):
             with pytest.raises(RecordConflict):
-                _write(store, "a", b"3", expect)
-        record = store.record("result", "a")
-        assert record is not None
-        assert (record.value, record.version) == ((b"3", 3) if fits else (b"2", 2))
+                _write(store, "a", b"3", expect=stale)
+            assert _read(store, "a").value == b"2"
+        _write(store, "a", b"3", expect=second)
+        assert _read(store, "a").value == b"3"
+        with pytest.raises(RecordConflict):
+            _write(store, "a", None, expect=second)
+        _write(store, "a", None, expect=_read(store, "a").version)
+        assert store.record("result", "a") is None
+
+    def test_a_version_never_comes_back(self, store: QueueStore) -> None:
+        versions = set()
+        for n in range(6):
+            _write(store, "a", b"same")
+            versions.add(_read(store, "a").version)
+            if n % 2:
+                _write(store, "a", None)
+        assert len(versions) == 6
+        assert 0 not in versions
 
     def test_zero_expects_absence(self, store: QueueStore) -> None:
         _write(store, "a", b"1", expect=0)
@@ -89,8 +107,9 @@ class RecordContract:
         assert store.record("result", "b") is None
 
     def test_a_commit_sees_its_own_earlier_writes(self, store: QueueStore) -> None:
-        writes = [RecordWrite("result", "a", b"1", 0), RecordWrite("result", "a", b"2", 1)]
+        writes = [RecordWrite("result", "a", b"1", 0), RecordWrite("result", "a", b"2")]
         store.commit(Changes(records=writes))
-        record = store.record("result", "a")
-        assert record is not None
-        assert (record.value, record.version) == (b"2", 2)
+        assert _read(store, "a").value == b"2"
+        with pytest.raises(RecordConflict):
+            store.commit(Changes(records=[RecordWrite("result", "b", b"1"), RecordWrite("result", "b", b"2", 0)]))
+        assert store.record("result", "b") is None

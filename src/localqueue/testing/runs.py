@@ -49,7 +49,9 @@ class RunContract:
         put(store)
         put(store, run_id="another")
         assert _run(store) == RunStats("r", total=5, ready=2, delayed=1, waiting=1, blocked=1)
-        ack(store, take(store))
+        message = take(store)
+        assert _run(store) == RunStats("r", total=5, ready=1, delayed=1, inflight=1, waiting=1, blocked=1)
+        ack(store, message)
         assert _run(store) == RunStats("r", total=5, done=1, ready=2, delayed=1, blocked=1)
         assert _run(store).state == "running"
 

@@ -97,6 +97,33 @@ class SettlingContract:
         assert counts(store) == {"inflight": 1}
         assert store.commit(Changes(settle=_acks(message, message), strict=False)).settled == [True, False]
 
+    def test_put_one_is_a_commit_of_one_plain_message(self, store: QueueStore, clock: FakeClock) -> None:
+        for queue in ("jobs", "jobs", "other"):
+            message_id, at = store.put_one(queue, "hello", None)
+            message = stored(store, message_id, queue)
+            assert at == clock() == message.created_at == message.available_at
+            assert (message.state, message.payload, message.codec, message.attempts) == ("ready", "hello", None, 0)
+        raw, _ = store.put_one("jobs", b"\x00\xff", "raw")
+        assert (stored(store, raw).payload, stored(store, raw).codec) == (b"\x00\xff", "raw")
+        assert counts(store) == {"ready": 3}
+        assert_sound(store, ["jobs", "other"])
+
+    def test_ack_one_is_a_fenced_ack(self, store: QueueStore, clock: FakeClock) -> None:
+        first, _ = store.put_one("jobs", "first", None)
+        put(store, "later", after=(first,))
+        assert not store.ack_one("jobs", first, 0)
+        stale = take(store, timeout=5)
+        clock.advance(5)
+        message = take(store)
+        assert not store.ack_one("jobs", first, stale.attempts)
+        assert not store.ack_one("other", first, message.attempts)
+        assert not store.ack_one("jobs", "0" * 32, 1)
+        assert counts(store) == {"inflight": 1}
+        assert store.ack_one("jobs", first, message.attempts)
+        assert not store.ack_one("jobs", first, message.attempts)
+        assert (counts(store), counts(store, "later")) == ({}, {"ready": 1})
+        assert_sound(store, ["jobs", "later"])
+
     def test_an_empty_commit_changes_nothing(self, store: QueueStore) -> None:
         done = store.commit(Changes())
         assert (done.enqueued, done.settled, done.leased) == ([], [], [])
@@ -108,7 +135,7 @@ class SettlingContract:
         before = store.scan("jobs")
         for message_id in (dead, cancelled):
             for action in ("release", "dead-letter", "cancel"):
-                assert not override(store, message_id, action)  # type: ignore[arg-type]
+                assert not override(store, message_id, action)
         assert store.scan("jobs") == before
 
     def test_an_operator_settles_any_message_without_a_token(self, store: QueueStore) -> None:

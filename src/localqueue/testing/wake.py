@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.port import QueueStore, Waiter
@@ -46,6 +47,14 @@ class WakeContract:
             waiting = _Waiting(waiter)
             put(live)
             assert waiting.woken()
+
+    def test_put_one_in_another_thread_wakes(self, live: QueueStore) -> None:
+        for _ in range(2):  # the first put of a queue may take another path than the next
+            with live.listen(["jobs"]) as waiter:
+                waiting = _Waiting(waiter)
+                message_id, _ = live.put_one("jobs", "x", None)
+                assert waiting.woken()
+            assert live.ack_one("jobs", message_id, take(live).attempts)
 
     def test_a_listener_of_several_queues_is_woken_by_any(self, live: QueueStore) -> None:
         with live.listen(["a", "b", "c"]) as waiter:
@@ -166,12 +175,17 @@ class WakeContract:
             assert waiter.wait(PATIENCE)
 
     def test_a_producer_that_waits_for_room_is_woken_by_a_lease_an_ack_and_a_purge(self, live: QueueStore) -> None:
-        for make_room in (lambda: take(live), lambda: override(live, ids[0], "ack"), lambda: live.purge("jobs")):
-            ids = put_many(live, "ab")
+        ways: tuple[Callable[[str], object], ...] = (
+            lambda _: take(live),
+            lambda first: override(live, first, "ack"),
+            lambda _: live.purge("jobs"),
+        )
+        for make_room in ways:
+            first, _ = put_many(live, "ab")
             with live.listen_capacity({"jobs": 2}) as waiter:
                 assert not waiter.wait(0)
                 waiting = _Waiting(waiter)
-                make_room()
+                make_room(first)
                 assert waiting.woken()
             live.purge("jobs")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -69,6 +70,9 @@ _MEANING: dict[str, tuple[type[QueueStoreError], str]] = {
 }
 
 
+_NO_ROOM = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
 def translate(error: Exception, path: str) -> QueueStoreError:
     """A driver's error (or one of the operating system while opening) as a store error that says the way out."""
     name = type(error).__name__
@@ -76,9 +80,9 @@ def translate(error: Exception, path: str) -> QueueStoreError:
     code = getattr(error, "errno", None)
     if name == "LockError":
         return locked(path)
-    if code in (errno.EACCES, errno.EPERM, errno.EROFS) or "Read-only file system" in str(error):
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS) or os.strerror(errno.EROFS) in str(error):
         name = "ReadonlyError"
-    elif code in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error) or "quota exceeded" in str(error):
+    elif code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(text in str(error) for text in _NO_ROOM):
         name = "MapFullError"
     kind, meaning = _MEANING.get(name, (QueueStoreError, "failed"))
     return kind(f"{where} {meaning} ({error})", path=path)

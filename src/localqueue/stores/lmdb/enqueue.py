@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from localqueue.errors import NotWaiting, QueueFull, SubscriptionsChanged, UnknownMessage
 from localqueue.stores import rules
 from localqueue.stores.lmdb import keys, reads
-from localqueue.stores.lmdb.due import settle_due
-from localqueue.stores.lmdb.rows import BLOCKED, CODE, DEAD, EXPIRED, READY, WAITING, MessageRow, pack_content
+from localqueue.stores.lmdb.due import fall, is_due, settle_due
+from localqueue.stores.lmdb.rows import (
+    BLOCKED,
+    CODE,
+    DEAD,
+    EXPIRED,
+    INFLIGHT,
+    READY,
+    WAITING,
+    MessageRow,
+    pack_content,
+)
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.port import STATES, Changes, Edge, Enqueued, Limit, NewMessage, Payload
 
@@ -17,7 +28,23 @@ def enqueue(tx: Tx, changes: Changes) -> list[Enqueued]:
     for topic, version in changes.topics.items():
         if tx.queue(tx.queue_id(topic)).subscriptions != version:
             raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
-    return [_enqueue_one(tx, message, changes) for message in changes.enqueue]
+    messages = changes.enqueue
+    if not any(message.after for message in messages):
+        return [_enqueue_one(tx, message, changes) for message in messages]
+    numbers = [_number(message) for message in messages]
+    tx.to_come.update(numbers)
+    done = []
+    for key, message in zip(numbers, messages, strict=True):
+        one = _enqueue_one(tx, message, changes)
+        tx.to_come.discard(key)
+        if one.outcome in ("duplicate", "dropped"):
+            tx.aliases[key] = None if one.existing is None else tx.store.ids.key_of(one.existing.id)
+        done.append(one)
+    return done
+
+
+def _number(message: NewMessage) -> int:
+    return int(message.id[:16], 16)
 
 
 def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes) -> Enqueued:
@@ -59,7 +86,7 @@ def _insert(tx: Tx, message: NewMessage) -> int:
     if not -(1 << 63) <= message.priority < 1 << 63:
         raise OverflowError(f"priority must fit 64 bits, not {message.priority}")
     row = MessageRow(
-        key=int(message.id[:16], 16),
+        key=_number(message),
         queue=tx.queue_id(message.queue),
         state=READY,
         priority=message.priority,
@@ -96,6 +123,9 @@ def _find_duplicate(tx: Tx, message: NewMessage) -> Enqueued | None:
     row = None if holder is None else tx.load(keys.last_number(holder))
     if row is None:
         return None
+    if is_due(tx, row) and row.expires_at is not None and row.expires_at <= tx.now:
+        fall(tx, row, max_attempts=None)  # its life is over, nobody has looked since
+        return None
     existing = reads.stored_message(tx.txn, tx.store.ids, row, message.queue)
     return Enqueued("duplicate", existing.state, tx.now, existing)
 
@@ -103,25 +133,31 @@ def _find_duplicate(tx: Tx, message: NewMessage) -> Enqueued | None:
 def _load(tx: Tx, name: str) -> int:
     """Ready and blocked messages, counting those this transaction adds and those that have just become due."""
     queue = tx.queue(tx.queue_id(name))
-    while queue.due <= tx.now:
-        settle_due(tx, queue, max_attempts=None, limit=10_000)
-    return queue.counts[READY] + queue.counts[BLOCKED]
+    lost = 0
+    if queue.due <= tx.now:
+        settle_due(tx, queue, max_attempts=None, limit=sys.maxsize, leases=False)
+        expired = (expires_at for _, _, _, expires_at in reads.overdue(tx.txn, queue.id, INFLIGHT, tx.now))
+        lost = sum(1 for expires_at in expired if expires_at is None or expires_at > tx.now)
+    return queue.counts[READY] + queue.counts[BLOCKED] + lost
 
 
 def _drop_oldest(tx: Tx, name: str) -> None:
-    queue = tx.queue_id(name)
-    oldest = reads.oldest_ready(tx.txn, queue)
+    queue = tx.queue(tx.queue_id(name))
+    oldest = reads.oldest_ready(tx.txn, queue.id, tx.now)
+    if oldest is None and queue.counts[BLOCKED] == 0:  # what counts are leases that ran out
+        settle_due(tx, queue, max_attempts=None, limit=sys.maxsize)
+        oldest = reads.oldest_ready(tx.txn, queue.id, tx.now)
     if oldest is not None:
         key = oldest[1]
     else:  # every message that counts is blocked behind an inflight one of its key
-        key = min(map(keys.last_number, keys.walk_keys(tx.txn, keys.blocked_of(queue))))
+        key = min(map(keys.last_number, keys.walk_keys(tx.txn, keys.blocked_of(queue.id))))
     row = tx.load(key)
     assert row is not None
     tx.remove(row)
     tx.txn.put(keys.removed(key), b"")
     if row.ordering_key is not None and row.state == READY:
-        tx.free_key(queue, row.ordering_key)
-    tx.queue(queue).dropped += 1
+        tx.free_key(queue.id, row.ordering_key)
+    queue.dropped += 1
 
 
 def _overflow_queue(limit: Limit) -> str:
@@ -137,16 +173,19 @@ def _add_edge(tx: Tx, upstream: str, dependent: int) -> int:
         raise UnknownMessage(
             f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
         )
-    row = tx.load(key)
-    if row is None:
-        if tx.txn.get(keys.removed(key)) is not None:
+    if key in tx.to_come:
+        raise UnknownMessage(f"message {upstream!r} is not stored yet: put it before those that come after it")
+    alias = tx.aliases.get(key, key)
+    row = tx.load(alias)
+    if alias is None or row is None:
+        if alias is None or tx.txn.get(keys.removed(alias)) is not None:
             raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
         return 0
     if not row.dependents:
         row.dependents = 1
         tx.save(row)
-    added = tx.txn.put(keys.dependent(key, dependent), b"", overwrite=False)
-    tx.txn.put(keys.upstream(dependent, key), b"")
+    added = tx.txn.put(keys.dependent(alias, dependent), b"", overwrite=False)
+    tx.txn.put(keys.upstream(dependent, alias), b"")
     return int(added)
 
 

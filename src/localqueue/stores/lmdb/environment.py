@@ -16,8 +16,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,7 +110,7 @@ class Environment:
                 if self._missing_bytes() > 0:
                     os.truncate(self._data_file(), os.path.getsize(self._data_file()) + self._missing_bytes())
             finally:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                self.unlock()
 
     def _missing_bytes(self) -> int:
         pages = self._handle.info()["last_pgno"] + 1
@@ -146,13 +145,18 @@ class Environment:
         """Run work in one snapshot."""
         while True:
             try:
-                with self.gate, self.handle().begin() as txn:
-                    return work(txn)
+                with self.gate:
+                    return self._read_inside(work)
             except self.driver.MapResizedError:
                 with self.writer.lock:
                     self.adopt_size()
             except self.driver.Error as error:
                 raise driver.translate(error, self.path) from error
+
+    def _read_inside(self, work: Callable[[Txn], T]) -> T:
+        """A frame of its own: the transaction object must be gone before the gate is left and the handle may close."""
+        with self.handle().begin() as txn:
+            return work(txn)
 
     def last_transaction(self) -> int:
         """A number that changes with every commit of any process."""
@@ -162,6 +166,17 @@ class Environment:
     def copy(self, path: str) -> None:
         with self.gate:
             self.handle().copy(path, compact=True)
+
+    def abort(self, txn: Any) -> None:
+        """Undo a write transaction. The driver first waits until no call of another thread is under way, which a stream
+        of reads could put off for seconds: so they wait for it."""
+        with self.gate.shut():
+            txn.abort()
+
+    def drop_handle(self) -> None:
+        """Give up a handle that LMDB declares broken; the next use opens another."""
+        with self.gate.shut():
+            self._close_handle()
 
     # the size of the map; only with the writer's lock held and no write transaction open
 
@@ -194,14 +209,13 @@ class Environment:
 
     # the file lock that writers of all processes take
 
-    @contextmanager
-    def locked(self, timeout: float) -> Iterator[None]:
+    def lock(self, timeout: float) -> None:
+        """Take it, or raise `QueueStoreLockedError` after `timeout` seconds."""
         self.handle()
         self._lock(timeout)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def unlock(self) -> None:
+        fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def _lock(self, timeout: float) -> None:
         deadline = 0.0

@@ -26,11 +26,9 @@ class Gate:
                 self._condition.notify_all()
 
     def close(self) -> None:
-        """Let nobody in, and wait until everybody has left."""
+        """Let nobody in, and wait until everybody has left. One thread at a time: they hold the writer's lock."""
+        self._shut = True  # before the lock, or a stream of readers could keep it from us
         with self._condition:
-            while self._shut:
-                self._condition.wait()
-            self._shut = True
             while self._inside:
                 self._condition.wait()
 

@@ -7,8 +7,8 @@ from itertools import islice
 
 from localqueue.errors import QueueStoreCorruptError
 from localqueue.stores.lmdb import keys, reads
-from localqueue.stores.lmdb.due import settle_due
-from localqueue.stores.lmdb.rows import INFLIGHT, READY, MessageRow, pack_worker, unpack_worker
+from localqueue.stores.lmdb.due import fall, is_due, settle_due
+from localqueue.stores.lmdb.rows import INFLIGHT, READY, MessageRow, QueueRow, pack_worker, unpack_worker
 from localqueue.stores.lmdb.settle import ack
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
@@ -21,12 +21,7 @@ def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     queue = tx.queue(tx.queue_id(request.queue))
     if queue.paused:
         return []
-    if queue.due <= tx.now:
-        settle_due(tx, queue, max_attempts=request.max_attempts, limit=max(_DUE_A_CLAIM, request.limit))
-    if not queue.counts[READY]:
-        return []
-    claims = list(islice(keys.walk_keys(tx.txn, keys.ready_of(queue.id)), max(request.limit, 0)))
-    rows = [_claim(tx, keys.last_number(key), request) for key in claims]
+    rows = _claim_ready(tx, queue, request)
     if request.leased_by is not None and rows:
         _count_leases(tx, queue.id, request.leased_by, len(rows))
     messages = [reads.stored_message(tx.txn, tx.store.ids, row, queue.name) for row in rows]
@@ -36,13 +31,38 @@ def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     return messages
 
 
-def _claim(tx: Tx, key: int, request: LeaseRequest) -> MessageRow:
+def _claim_ready(tx: Tx, queue: QueueRow, request: LeaseRequest) -> list[MessageRow]:
+    """Settles a bounded number of timers, and more only while that turns up nothing to claim."""
+    claimed: list[MessageRow] = []
+    bound = max(_DUE_A_CLAIM, request.limit)
+    if queue.due <= tx.now:
+        settle_due(tx, queue, max_attempts=request.max_attempts, limit=bound)
+    while len(claimed) < request.limit:
+        found = list(islice(keys.walk_keys(tx.txn, keys.ready_of(queue.id)), request.limit - len(claimed)))
+        for key in found:
+            row = _load(tx, keys.last_number(key), request)
+            if is_due(tx, row):  # its life ended, beyond the timers that were settled
+                fall(tx, row, max_attempts=request.max_attempts)
+            else:
+                claimed.append(_claim(tx, row, request))
+        if not found:
+            if claimed or queue.due > tx.now:
+                break
+            settle_due(tx, queue, max_attempts=request.max_attempts, limit=bound)
+    return claimed
+
+
+def _load(tx: Tx, key: int, request: LeaseRequest) -> MessageRow:
     row = tx.load(key)
-    if row is None:
+    if row is None or row.state != READY:
         raise QueueStoreCorruptError(
             f"queue {request.queue!r} lists a ready message that it does not have; run check() on {tx.store.path!r}",
             path=tx.store.path,
         )
+    return row
+
+
+def _claim(tx: Tx, row: MessageRow, request: LeaseRequest) -> MessageRow:
     row.state = INFLIGHT
     row.attempts += 1
     row.due_at = tx.now + request.timeout

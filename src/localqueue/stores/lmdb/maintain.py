@@ -128,9 +128,7 @@ def _message_problems(txn: Txn, row: MessageRow, queues: dict[int, QueueRow]) ->
     return problems
 
 
-def _queue_problems(
-    queues: dict[int, QueueRow], found: Counter[tuple[int, int]], due: dict[int, float]
-) -> list[str]:
+def _queue_problems(queues: dict[int, QueueRow], found: Counter[tuple[int, int]], due: dict[int, float]) -> list[str]:
     problems = []
     for queue, row in queues.items():
         for state, count in enumerate(row.counts):

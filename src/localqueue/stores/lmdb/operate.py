@@ -58,9 +58,7 @@ def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> in
 
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue(tx.queue_id(name))
-    found = [
-        keys.last_number(key) for key, value in keys.walk(tx.txn, b"M") if packing.queue_of(value) == queue.id
-    ]
+    found = [keys.last_number(key) for key, value in keys.walk(tx.txn, b"M") if packing.queue_of(value) == queue.id]
     removed = _remove(tx, found)
     for key in list(keys.walk_keys(tx.txn, keys.workers(queue.id))):
         tx.txn.delete(key)

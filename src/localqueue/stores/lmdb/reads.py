@@ -108,16 +108,18 @@ def next_expiry(txn: Txn, queue: int, now: float) -> float:
     return min(found, default=rules.NEVER)
 
 
-def oldest_ready(txn: Txn, queue: int) -> tuple[float, int] | None:
+def oldest_ready(txn: Txn, queue: int, now: float) -> tuple[float, int] | None:
     """The ready message that became available first, whatever its priority: one seek for each priority in use."""
+    ended = {key for _, key, _, _ in overdue(txn, queue, READY, now)}
     found: list[tuple[float, int]] = []
     prefix = keys.ready_of(queue)
     start: bytes | None = prefix
     while start is not None:
-        key = next(keys.walk_keys(txn, prefix, start), None)
-        if key is None:
+        ready = map(keys.ready_parts, keys.walk_keys(txn, prefix, start))
+        first = next((parts for parts in ready if parts[2] not in ended), None)
+        if first is None:
             break
-        inverted, available_at, message = keys.ready_parts(key)
+        inverted, available_at, message = first
         found.append((available_at, message))
         start = keys.next_priority(queue, inverted)
     return min(found, default=None)
@@ -172,7 +174,7 @@ def _leased(txn: Txn, queue: int, now: float) -> list[tuple[str | None, float]]:
 
 def _oldest_ready_age(txn: Txn, queue: int, now: float) -> float | None:
     """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    oldest = oldest_ready(txn, queue)
+    oldest = oldest_ready(txn, queue, now)
     times = [] if oldest is None else [oldest[0]]
     for state in (DELAYED, INFLIGHT):
         for due_at, _, _, expires_at in overdue(txn, queue, state, now):

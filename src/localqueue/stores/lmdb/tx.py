@@ -22,7 +22,7 @@ def to_json(value: Any) -> str | None:
 
 
 class Tx:
-    __slots__ = ("_queues", "new_queues", "now", "store", "touched", "txn")
+    __slots__ = ("_queues", "aliases", "new_queues", "now", "store", "to_come", "touched", "txn")
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float) -> None:
         self.store = store
@@ -30,6 +30,8 @@ class Tx:
         self.now = now
         self.new_queues: dict[str, int] = {}
         self.touched: set[str] = set()
+        self.to_come: set[int] = set()  # messages of this commit that are not stored yet
+        self.aliases: dict[int, int | None] = {}  # messages of this commit that others stand for, or None for no one
         self._queues: dict[int, QueueRow] = {}
 
     # queues and runs

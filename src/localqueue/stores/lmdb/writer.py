@@ -75,6 +75,8 @@ class Writer:
                 environment.grow()
         except Exception as error:
             failure = translate(error, environment.path) if isinstance(error, environment.driver.Error) else error
+            if isinstance(error, environment.driver.PanicError):
+                environment.drop_handle()
             for ticket in group:
                 ticket.error = ticket.error or failure
         except BaseException:
@@ -91,20 +93,23 @@ class Writer:
     def _fits(self, group: list[_Ticket[Any]]) -> bool:
         """Apply and commit the group; False when the map is too small for it, and nothing has happened."""
         environment = self._environment
-        with environment.locked(max(ticket.timeout for ticket in group)):
+        environment.lock(max(ticket.timeout for ticket in group))
+        try:
             txn = self._begin()
             self._transaction = txn.id()
             try:
                 self._apply(group, txn)
                 txn.commit()
             except environment.driver.MapFullError:
-                txn.abort()
+                environment.abort(txn)
                 for ticket in group:
                     ticket.error = ticket.value = None
                 return False
             except BaseException:
-                txn.abort()  # after a commit this does nothing
+                environment.abort(txn)  # after a commit this does nothing
                 raise
+        finally:
+            environment.unlock()
         if self.on_edge is not None:
             self.on_edge("committed")
         return True
@@ -133,13 +138,13 @@ class Writer:
         try:
             ticket.value = ticket.work(nested, ticket.clock())
         except self._environment.driver.Error:
-            nested.abort()
+            self._environment.abort(nested)
             raise
         except Exception as error:
             ticket.error = error
-            nested.abort()
+            self._environment.abort(nested)
         except BaseException:
-            nested.abort()
+            self._environment.abort(nested)
             raise
         else:
             nested.commit()

@@ -6,11 +6,13 @@ for up to 100 ms at a time, which under eight processes is most of the latency.
 
 from __future__ import annotations
 
+import errno
 import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from localqueue.errors import (
@@ -25,17 +27,31 @@ T = TypeVar("T")
 
 SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 
+# SQLite tells a full disk from other failed writes only for ENOSPC; a quota or a file size limit ends up here.
+_UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 _FIRST_PAUSE = 0.00005
 _LONGEST_PAUSE = 0.002
 
 
-def connect(path: str, *, durability: str, timeout: float, busy_timeout: float = 0.0) -> sqlite3.Connection:
-    """A connection in WAL mode, in autocommit, usable from any thread."""
+def connect(
+    path: str,
+    *,
+    durability: str,
+    timeout: float,
+    busy_timeout: float = 0.0,
+    recognise: Callable[[sqlite3.Connection], object] | None = None,
+) -> sqlite3.Connection:
+    """A connection in WAL mode, in autocommit, usable from any thread.
+
+    `recognise` looks at the file before anything is changed, and raises when it is not ours.
+    """
     connection = sqlite3.connect(
         path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
         with translated(path):
+            if recognise is not None:
+                patiently(lambda: recognise(connection), path, timeout)
             if path != ":memory:":
                 mode = patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), path, timeout)
                 if mode[0] != "wal":
@@ -97,19 +113,23 @@ def translated(path: str) -> Iterator[None]:
 
 
 def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
-    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", 0) or 0
+    code = extended & 0xFF
     where = f"SQLite queue store at {path!r}"
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return QueueStoreLockedError(
             f"{where} is locked by another process; use a different store_path or stop the competing process", path=path
         )
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or extended in _UNWRITABLE:
         return QueueStoreFullError(
-            f"{where} is full: nothing was changed; free some disk space and try again", path=path
+            f"{where} is full or can not be written ({error}): nothing was changed; free some disk space, or raise the "
+            "quota or file size limit, and try again",
+            path=path,
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return QueueStoreReadOnlyError(
-            f"{where} is read-only: give this user write access to the file and its directory", path=path
+            f"{where} is read-only: give this user write access to the file, its -wal and -shm files and its directory",
+            path=path,
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return QueueStoreCorruptError(
@@ -121,3 +141,12 @@ def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
             f"{where} can not be opened: check that the directory exists and that this user may use it", path=path
         )
     return QueueStoreError(f"{where} failed: {error}", path=path)
+
+
+def make_parent(path: str) -> None:
+    """Make the directory of a store file."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind = QueueStoreReadOnlyError if error.errno in (errno.EACCES, errno.EROFS) else QueueStoreError
+        raise kind(f"SQLite queue store at {path!r} can not be opened: {error}", path=path) from error

@@ -9,32 +9,63 @@ from __future__ import annotations
 from localqueue.stores import rules
 from localqueue.stores.port import STATES
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.tx import CODE, DEAD, INFLIGHT, Tx, to_json
+from localqueue.stores.sqlite.tx import CODE, INFLIGHT, Current, Tx, to_json
 
 
-def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> None:
-    """Move up to `limit` due messages of a queue on, and set when the next one is due."""
+def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> bool:
+    """Move up to `limit` due messages of a queue on; whether none is left. Then the next timer is known, too.
+
+    An expired lease is judged by the attempt limit it was taken with, or else by `max_attempts`.
+    """
+    expired = tx.connection.execute(sql.EXPIRED_LEASES, (queue, tx.now, limit)).fetchall()
+    for key, *_ in expired:
+        _settle(tx, key, max_attempts)
+    due = tx.connection.execute(sql.DUE_MESSAGES, (queue, tx.now, limit)).fetchall()
+    for (key,) in due:
+        _settle(tx, key, max_attempts)
+    if len(expired) == limit or len(due) == limit:
+        return False
     tx.flush()
-    rows = tx.connection.execute(sql.DUE_MESSAGES, (queue, tx.now, limit)).fetchall()
-    for key, state, available_at, expires_at, attempts, forgiven, ordering_key, leased_at, leased_by, due_at in rows:
-        fallen = rules.fall_due(
-            STATES[state],
-            now=tx.now,
-            available_at=available_at,
-            expires_at=expires_at,
-            attempts_used=attempts - forgiven,
-            max_attempts=max_attempts,
-        )
-        error = to_json(fallen.error)
-        if fallen.event is not None:
-            tx.remember(key, attempts, fallen.event, leased_at=leased_at, leased_by=leased_by, error=error)
-        if state == INFLIGHT:
-            available_at = due_at
-        after = CODE[fallen.state]
-        tx.move(queue, key, state, after, available_at=available_at, expires_at=expires_at, error=error)
-        if after >= DEAD and ordering_key is not None and state <= INFLIGHT:
-            tx.free_key(queue, ordering_key)
-    tx.flush()
-    if len(rows) < limit:
-        due = tx.connection.execute(sql.NEXT_DUE, (queue,)).fetchone()[0]
-        tx.connection.execute("UPDATE queues SET due = ? WHERE id = ?", (due, queue))
+    tx.connection.execute(
+        "UPDATE line SET until = ? WHERE queue = ? AND part = 0",
+        (tx.connection.execute(sql.NEXT_DUE, (queue,)).fetchone()[0], queue),
+    )
+    return True
+
+
+def _settle(tx: Tx, key: int, max_attempts: int | None) -> None:
+    message = tx.current(key)
+    if message is None or not _is_due(tx, message):  # an earlier one of this pass has moved it
+        return
+    fallen = rules.fall_due(
+        STATES[message.state],
+        now=tx.now,
+        available_at=message.available_at,
+        expires_at=message.expires_at,
+        attempts_used=message.attempts - message.forgiven,
+        max_attempts=message.most if message.most is not None else max_attempts,
+    )
+    error = to_json(fallen.error)
+    if fallen.event is not None:
+        tx.remember(message, fallen.event, error)
+    available_at = message.leased_until if message.state == INFLIGHT else message.available_at
+    tx.move(message, CODE[fallen.state], available_at=available_at, error=error)
+
+
+def settle_if_outlived(tx: Tx, key: int) -> bool:
+    """Whether the time to live of a message that nobody is working on is over; then it has left delivery."""
+    message = tx.current(key)
+    if message is None or message.expires_at is None or message.expires_at > tx.now or not _is_due(tx, message):
+        return False
+    _settle(tx, key, None)
+    return True
+
+
+def _is_due(tx: Tx, message: Current) -> bool:
+    due = rules.due_at(
+        STATES[message.state],
+        available_at=message.available_at,
+        expires_at=message.expires_at,
+        leased_until=message.leased_until,
+    )
+    return due is not None and due <= tx.now

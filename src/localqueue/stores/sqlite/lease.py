@@ -6,58 +6,84 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.ids import Mint
 from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
 from localqueue.stores.sqlite.rows import claimed_message
 from localqueue.stores.sqlite.settle import follow_ack
-from localqueue.stores.sqlite.tx import INFLIGHT, READY, Tx
+from localqueue.stores.sqlite.tx import READY, Tx
 
 _DUE_A_CLAIM = 500
 
 
-def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
-    """Claim down the ready index, after settling the timers that have passed."""
+def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[StoredMessage] | None:
+    """Claim from the front of the line, after settling the timers that have passed.
+
+    None when so many were due that it is not known yet what may be claimed: what was settled should be committed, and
+    the claim tried again. With `settle_all` it settles them in this transaction.
+    """
     queue = tx.queue_id(request.queue)
     tx.flush()
-    ready, due, paused = tx.connection.execute(
-        "SELECT ready, due, paused FROM queues WHERE id = ?", (queue,)
+    until, paused_at = tx.connection.execute(
+        "SELECT until, since FROM line WHERE queue = ? AND part = 0", (queue,)
     ).fetchone()
-    if paused:
+    if paused_at is not None:
         return []
-    if due <= tx.now:
-        settle_due(tx, queue, max_attempts=request.max_attempts, limit=max(_DUE_A_CLAIM, request.limit))
-        ready = tx.connection.execute("SELECT ready FROM queues WHERE id = ?", (queue,)).fetchone()[0]
-    if not ready:
+    if until <= tx.now:
+        while not settle_due(tx, queue, max_attempts=request.max_attempts, limit=_DUE_A_CLAIM):
+            tx.flush()
+            if not settle_all:
+                if _may_claim(tx, queue):
+                    break
+                return None
+    rows = tx.connection.execute(sql.NEXT_IN_LINE, (queue, request.limit)).fetchall()
+    if not rows:
         return []
-    until = tx.now + request.timeout
-    rows = tx.connection.execute(sql.CLAIM_MANY, (until, tx.now, request.leased_by, queue, request.limit)).fetchall()
-    rows.sort(key=_claim_order)
-    tx.count(queue, READY, -len(rows))
-    tx.count(queue, INFLIGHT, len(rows))
-    tx.due(queue, until)
+    messages = _claim(tx, queue, request, rows)
     if request.leased_by is not None:
         count_leases(tx.connection, queue, request.leased_by, len(rows))
-    messages = [claimed(tx.store.ids, tx.connection, request, row, until) for row in rows]
-    if request.consume:
-        _consume(tx, queue, rows)
     return messages
 
 
-def claimed(
-    ids: Mint, connection: sqlite3.Connection, request: LeaseRequest, row: tuple[Any, ...], until: float
-) -> StoredMessage:
-    run_id = None if row[12] is None else _run_name(connection, row[12])
-    return claimed_message(ids, connection, request.queue, row, until, request.leased_by, run_id)
+def _may_claim(tx: Tx, queue: int) -> bool:
+    """Whether something is ready and nothing that is ready has outlived its time."""
+    ready = tx.connection.execute("SELECT 1 FROM line WHERE queue = ? AND part = 2 LIMIT 1", (queue,)).fetchone()
+    overdue = tx.connection.execute(
+        "SELECT 1 FROM messages WHERE queue = ? AND due_at <= ? AND state = 0 LIMIT 1", (queue, tx.now)
+    ).fetchone()
+    return ready is not None and overdue is None
 
 
-def _claim_order(row: tuple[Any, ...]) -> tuple[int, float, int]:
-    return (-row[3], row[6], row[0])
+def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]]) -> list[StoredMessage]:
+    until = tx.now + request.timeout
+    tx.connection.execute(sql.LEAVE_LINE_UP_TO, (queue, *rows[-1][:3]))
+    tx.count(queue, READY, -len(rows))
+    leases = [
+        (queue, key, attempts + 1, until, tx.now, request.leased_by, request.max_attempts)
+        for _, _, key, attempts, *_ in rows
+    ]
+    messages = [
+        claimed_message(
+            tx.store.ids, tx.connection, request.queue, row[2], row[3] + 1, row[4:], tx.now, until, request.leased_by
+        )
+        for row in rows
+    ]
+    if request.consume:
+        for row in rows:
+            acked = tx.connection.execute(sql.DELETE_ACKED, (row[2],)).fetchall()
+            follow_ack(tx, queue, row[2], *acked[0])
+    else:
+        tx.connection.executemany(sql.INSERT_LEASE, leases)
+        tx.due(queue, until)
+        for row in rows:
+            if row[12] is not None:
+                hold_life(tx.connection, row[2])
+    return messages
 
 
-def _run_name(connection: sqlite3.Connection, run: int) -> str:
-    return str(connection.execute("SELECT name FROM runs WHERE id = ?", (run,)).fetchone()[0])
+def hold_life(connection: sqlite3.Connection, key: int) -> None:
+    """A leased message does not expire; whether it has is decided when the lease ends."""
+    connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (key,))
 
 
 def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count: int) -> None:
@@ -68,23 +94,15 @@ def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count:
     )
 
 
-def _consume(tx: Tx, queue: int, rows: list[tuple[Any, ...]]) -> None:
-    """At most once: the claim is also the ack."""
-    for row in rows:
-        deleted = tx.connection.execute(sql.DELETE_LEASED, (row[0], queue, row[4])).fetchall()
-        tx.count(queue, INFLIGHT, -1)
-        follow_ack(tx, queue, row[0], *deleted[0])
-
-
 def renew(tx: Tx, leases: Sequence[Lease], timeout: float) -> list[float | None]:
     until = tx.now + timeout
     renewed: list[float | None] = []
     for one in leases:
+        queue = tx.queue_id(one.queue)
         changed = tx.connection.execute(
-            "UPDATE messages SET due_at = ? WHERE key = ? AND queue = ? AND state = 2 AND attempts = ?",
-            (until, tx.store.ids.key_of(one.id), tx.queue_id(one.queue), one.token),
-        )
-        if changed.rowcount:
-            tx.due(tx.queue_id(one.queue), until)
-        renewed.append(until if changed.rowcount else None)
+            sql.RENEW_LEASE, (until, queue, tx.store.ids.key_of(one.id), one.token)
+        ).rowcount
+        if changed:
+            tx.due(queue, until)
+        renewed.append(until if changed else None)
     return renewed

@@ -50,52 +50,59 @@ def check(connection: sqlite3.Connection) -> CheckReport:
     """SQLite's own integrity check, then ours: counts, leases, keys and dependencies agree with the rows."""
     problems = [row[0] for row in connection.execute("PRAGMA integrity_check(20)").fetchall() if row[0] != "ok"]
     if not problems:
-        problems += _wrong_counts(connection) + _broken_promises(connection)
+        problems = [
+            f"{promise}: {row[0]}"
+            for promise, query in _PROMISES.items()
+            for row in connection.execute(f"{query} LIMIT 5").fetchall()
+        ]
     return CheckReport(tuple(problems))
 
 
-def _wrong_counts(connection: sqlite3.Connection) -> list[str]:
-    real: dict[tuple[int, int], int] = {
-        (queue, state): count
-        for queue, state, count in connection.execute(
-            "SELECT queue, state, count(*) FROM messages GROUP BY queue, state"
-        ).fetchall()
-    }
-    problems = []
-    kept = connection.execute(f"SELECT id, name, {', '.join(STATES)} FROM queues").fetchall()
-    for queue, name, *counts in kept:
-        for state, count in enumerate(counts):
-            found = real.get((queue, state), 0)
-            if found != count:
-                problems.append(f"queue {name!r} counts {count} {STATES[state]} messages but has {found}")
-    return problems
+def _kept_count(state: int) -> str:
+    name = STATES[state]
+    return (
+        f"SELECT q.name || ' counts ' || q.{name} FROM queues AS q "
+        f"WHERE q.{name} != (SELECT count(*) FROM messages AS m WHERE m.queue = q.id AND m.state = {state})"
+    )
 
 
 _PROMISES = {
+    **{f"a queue miscounts its {STATES[state]} messages": _kept_count(state) for state in (1, 3, 4, 5, 6, 7)},
+    "a queue miscounts its ready messages": (
+        "SELECT q.name FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
+        "JOIN line AS tail ON tail.queue = q.id AND tail.part = 3 "
+        "WHERE tail.count - head.count != (SELECT count(*) FROM line AS l WHERE l.queue = q.id AND l.part = 2)"
+    ),
+    "a queue has no head or no tail": (
+        "SELECT q.name FROM queues AS q "
+        "WHERE 2 != (SELECT count(*) FROM line AS l WHERE l.queue = q.id AND l.part IN (0, 3))"
+    ),
+    "a message that should be in line is not": (
+        "SELECT key FROM messages WHERE state = 0 EXCEPT SELECT key FROM line WHERE part IN (1, 2)"
+    ),
+    "the line holds a message that is not in line": (
+        "SELECT key FROM line WHERE part IN (1, 2) EXCEPT SELECT key FROM messages WHERE state = 0"
+    ),
+    "the line holds a message twice": ("SELECT key FROM line WHERE part IN (1, 2) GROUP BY key HAVING count(*) > 1"),
+    "a ready message stands in the wrong place": (
+        "SELECT m.key FROM line AS l JOIN messages AS m ON m.key = l.key WHERE l.part = 2 AND (l.queue != m.queue "
+        "OR l.rank != -m.priority OR l.position != coalesce(m.available_at, m.created_at) OR l.count != m.attempts)"
+    ),
     "an ordering key has two messages in delivery": (
-        "SELECT queue || ':' || ordering_key FROM messages WHERE ordering_key IS NOT NULL AND state IN (0, 1, 2) "
+        "SELECT queue || ':' || ordering_key FROM messages WHERE ordering_key IS NOT NULL AND state IN (0, 1) "
         "GROUP BY queue, ordering_key HAVING count(*) > 1"
     ),
     "a message is blocked behind an ordering key that nobody holds": (
         "SELECT b.key FROM messages AS b WHERE b.state = 4 AND NOT EXISTS (SELECT 1 FROM messages AS h "
-        "WHERE h.queue = b.queue AND h.ordering_key = b.ordering_key AND h.state IN (0, 1, 2))"
+        "WHERE h.queue = b.queue AND h.ordering_key = b.ordering_key AND h.state IN (0, 1))"
     ),
     "a waiting message does not count its dependencies": (
         "SELECT m.key FROM messages AS m WHERE m.state = 3 "
         "AND m.waiting_on != (SELECT count(*) FROM dependencies AS d WHERE d.dependent = m.key)"
     ),
     "a queue would miss a timer": (
-        "SELECT q.name FROM queues AS q WHERE q.due > (SELECT min(due_at) FROM messages AS m WHERE m.queue = q.id)"
-    ),
-    "an inflight message has no lease": (
-        "SELECT key FROM messages WHERE state = 2 AND (due_at IS NULL OR leased_at IS NULL)"
+        "SELECT q.name FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
+        "WHERE head.until > (SELECT min(m.due_at) FROM messages AS m WHERE m.queue = q.id) "
+        "OR head.until > (SELECT min(l.until) FROM line AS l WHERE l.queue = q.id AND l.part = 1)"
     ),
 }
-
-
-def _broken_promises(connection: sqlite3.Connection) -> list[str]:
-    return [
-        f"{promise}: {row[0]}"
-        for promise, query in _PROMISES.items()
-        for row in connection.execute(f"{query} LIMIT 5").fetchall()
-    ]

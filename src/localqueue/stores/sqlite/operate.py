@@ -2,91 +2,97 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from localqueue.errors import DedupeKeyInUse, RecordConflict
-from localqueue.stores.port import RecordWrite
-from localqueue.stores.sqlite.enqueue import requeue as requeue_one
-from localqueue.stores.sqlite.settle import cancel
-from localqueue.stores.sqlite.tx import CODE, DEAD, Tx
+from localqueue.stores.port import RecordWrite, Settle
+from localqueue.stores.sqlite.settle import leave_delivery
+from localqueue.stores.sqlite.tx import CODE, DEAD, Current, Tx
 
 
 def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
     queue = tx.queue_id(name)
     if ids is None:
-        keys = [
-            row[0]
-            for row in tx.connection.execute(
-                "SELECT key FROM messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL "
-                "ORDER BY ended_at, key",
-                (queue,),
-            ).fetchall()
-        ]
+        rows = tx.connection.execute(
+            "SELECT key FROM messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL ORDER BY ended_at, key",
+            (queue,),
+        ).fetchall()
+        keys = [row[0] for row in rows]
     else:
         keys = [key for key in map(tx.store.ids.key_of, ids) if key is not None]
     count = 0
     for key in keys:
-        row = tx.connection.execute(
-            "SELECT state, dedupe_key FROM messages WHERE key = ? AND queue = ?", (key, queue)
-        ).fetchone()
-        if row is None or row[0] < DEAD:
+        message = tx.current(key)
+        if message is None or message.queue != queue or message.state < DEAD:
             continue
-        if row[1] is not None and _key_in_use(tx.connection, queue, row[1]):
+        if _key_in_use(tx, message):
             if ids is None:
                 continue
             raise DedupeKeyInUse(
                 f"message {tx.store.ids.id_of(key)} can not return to queue {name!r}: a live message has its dedupe "
-                f"key {row[1]!r}; settle that one first"
+                f"key {message.dedupe_key!r}; settle that one first"
             )
-        requeue_one(tx, name, key, delay)
+        _requeue(tx, message, delay)
         count += 1
     return count
 
 
-def _key_in_use(connection: sqlite3.Connection, queue: int, dedupe_key: str) -> bool:
+def _requeue(tx: Tx, message: Current, delay: float) -> None:
+    """Return a message to delivery with a fresh attempt budget, and without a life that is over."""
+    expires_at = message.expires_at
+    if expires_at is not None and expires_at <= tx.now + delay:
+        expires_at = None
+    tx.connection.execute("UPDATE messages SET forgiven = attempts WHERE key = ?", (message.key,))
+    tx.remember(message, "requeued")
+    tx.land(message, tx.now + delay, expires_at, message.waiting_on)
+
+
+def _key_in_use(tx: Tx, message: Current) -> bool:
+    if message.dedupe_key is None:
+        return False
     return bool(
-        connection.execute(
-            "SELECT 1 FROM messages WHERE queue = ? AND dedupe_key = ? AND ended_at IS NULL", (queue, dedupe_key)
+        tx.connection.execute(
+            "SELECT 1 FROM messages WHERE queue = ? AND dedupe_key = ? AND ended_at IS NULL",
+            (message.queue, message.dedupe_key),
         ).fetchall()
     )
 
 
-def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> int:
+def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
     queue = tx.queue_id(name)
-    where = "queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?"
-    values = (queue, CODE[state], tx.now - older_than)
-    if dry_run:
-        return int(tx.connection.execute(f"SELECT count(*) FROM messages WHERE {where}", values).fetchone()[0])
-    keys = [
-        row[0] for row in tx.connection.execute(f"DELETE FROM messages WHERE {where} RETURNING key", values).fetchall()
-    ]
-    _forget(tx, keys)
-    tx.count(queue, CODE[state], -len(keys))
-    return len(keys)
+    rows = tx.connection.execute(
+        "DELETE FROM messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ? RETURNING key",
+        (queue, CODE[state], tx.now - older_than),
+    ).fetchall()
+    _forget(tx, rows)
+    tx.count(queue, CODE[state], -len(rows))
+    return len(rows)
 
 
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue_id(name)
-    keys = [
-        row[0]
-        for row in tx.connection.execute("DELETE FROM messages WHERE queue = ? RETURNING key", (queue,)).fetchall()
-    ]
-    _forget(tx, keys)
+    rows = tx.connection.execute("DELETE FROM messages WHERE queue = ? RETURNING key", (queue,)).fetchall()
+    _forget(tx, rows)
     tx.connection.execute("DELETE FROM workers WHERE queue = ?", (queue,))
+    tx.connection.execute("DELETE FROM line WHERE queue = ? AND part IN (1, 2)", (queue,))
     tx.connection.execute(
-        "UPDATE queues SET ready = 0, delayed = 0, inflight = 0, waiting = 0, blocked = 0, dead = 0, expired = 0, "
-        "cancelled = 0, dropped = 0, due = 9e999 WHERE id = ?",
+        "UPDATE line SET until = 9e999, count = (SELECT count FROM line WHERE queue = ?1 AND part = 3) "
+        "WHERE queue = ?1 AND part = 0",
         (queue,),
     )
-    return len(keys)
+    tx.connection.execute(
+        "UPDATE queues SET delayed = 0, waiting = 0, blocked = 0, dead = 0, expired = 0, cancelled = 0, dropped = 0 "
+        "WHERE id = ?",
+        (queue,),
+    )
+    return len(rows)
 
 
-def _forget(tx: Tx, keys: list[int]) -> None:
+def _forget(tx: Tx, keys: list[tuple[int]]) -> None:
     """Drop what belongs to removed messages, and remember that they were not acked."""
-    tx.connection.executemany("INSERT OR IGNORE INTO removed VALUES (?)", ((key,) for key in keys))
-    tx.connection.executemany("DELETE FROM attempts WHERE message = ?", ((key,) for key in keys))
-    tx.connection.executemany("DELETE FROM dependencies WHERE dependent = ?", ((key,) for key in keys))
+    tx.connection.executemany("INSERT OR IGNORE INTO removed VALUES (?)", keys)
+    tx.connection.executemany("DELETE FROM attempts WHERE message = ?", keys)
+    tx.connection.executemany("DELETE FROM dependencies WHERE dependent = ?", keys)
 
 
 def cancel_run(tx: Tx, run_id: str) -> int:
@@ -97,15 +103,20 @@ def cancel_run(tx: Tx, run_id: str) -> int:
     if not row:
         return 0
     live = tx.connection.execute(
-        "SELECT m.key, m.queue, q.name FROM messages AS m JOIN queues AS q ON q.id = m.queue "
+        "SELECT m.key, q.name FROM messages AS m JOIN queues AS q ON q.id = m.queue "
         "WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC",
         (row[0][0],),
     ).fetchall()
-    tx.touched.update(name for _, _, name in live)
-    return sum(cancel(tx, queue, name, key) for key, queue, name in live)
+    cancelled = 0
+    for key, name in live:
+        message = tx.current(key)
+        tx.touched.add(name)
+        cancelled += message is not None and leave_delivery(tx, message, Settle(name, "", "cancel"))
+    return cancelled
 
 
 def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
+    """Set or delete records. A version is never used again, so a stale `expect` can not match by chance."""
     for write in writes:
         where = (tx.store.namespace_id, write.kind, write.key)
         row = tx.connection.execute(
@@ -124,7 +135,7 @@ def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
                 "INSERT INTO records (namespace, kind, key, value, version, updated_at) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version, "
                 "updated_at = excluded.updated_at",
-                (*where, write.value, version + 1, tx.now),
+                (*where, write.value, tx.store.ids.reserve(), tx.now),
             )
 
 
@@ -146,7 +157,9 @@ def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
 
 
 def set_paused(tx: Tx, name: str, paused: bool) -> None:
-    tx.connection.execute("UPDATE queues SET paused = ? WHERE id = ?", (int(paused), tx.queue_id(name)))
+    tx.connection.execute(
+        "UPDATE line SET since = ? WHERE queue = ? AND part = 0", (tx.now if paused else None, tx.queue_id(name))
+    )
 
 
 def heartbeat(tx: Tx, name: str, worker_id: str) -> None:

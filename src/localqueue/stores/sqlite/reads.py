@@ -15,30 +15,42 @@ from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, 
 
 
 def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
-    """The kept counts, corrected for messages that are due but that nobody has claimed since."""
-    kept: list[int]
-    *kept, due = connection.execute(
-        "SELECT ready, delayed, inflight, waiting, blocked, dead, expired, cancelled, due FROM queues WHERE id = ?",
+    """Messages by state, with those that are due counted as what the next claim would make of them."""
+    until, ready, delayed, waiting, blocked, dead, expired, cancelled = connection.execute(
+        "SELECT head.until, tail.count - head.count, q.delayed, q.waiting, q.blocked, q.dead, q.expired, q.cancelled "
+        "FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
+        "JOIN line AS tail ON tail.queue = q.id AND tail.part = 3 WHERE q.id = ?",
         (queue,),
     ).fetchone()
-    if due <= now:
-        overdue = connection.execute(
-            "SELECT state, coalesce(expires_at <= ?2, 0), count(*) FROM messages "
-            "WHERE queue = ?1 AND state IN (0, 1, 2, 3, 4) AND due_at <= ?2 GROUP BY 1, 2",
-            (queue, now),
-        ).fetchall()
-        for state, expired, count in overdue:
+    (inflight,) = connection.execute("SELECT count(*) FROM line WHERE queue = ? AND part = 1", (queue,)).fetchone()
+    kept: list[int] = [ready, delayed, inflight, waiting, blocked, dead, expired, cancelled]
+    if until <= now:
+        for state, outlived, count in _overdue(connection, queue, now):
             kept[state] -= count
-            kept[EXPIRED if expired else READY if state in (DELAYED, INFLIGHT) else state] += count
+            kept[EXPIRED if outlived else READY if state in (DELAYED, INFLIGHT) else state] += count
     return kept
+
+
+def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tuple[int, int, int]]:
+    """Due messages by state, and whether their time to live is over."""
+    return connection.execute(
+        "SELECT state, coalesce(expires_at <= ?2, 0), count(*) FROM messages "
+        "WHERE queue = ?1 AND due_at <= ?2 GROUP BY 1, 2 "
+        "UNION ALL SELECT 2, coalesce(m.expires_at <= ?2, 0), count(*) FROM line AS l "
+        "JOIN messages AS m ON m.key = l.key WHERE l.queue = ?1 AND l.part = 1 AND l.until <= ?2 GROUP BY 2",
+        (queue, now),
+    ).fetchall()
 
 
 def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
     kept = counts(connection, queue, now)
-    paused, dropped = connection.execute("SELECT paused, dropped FROM queues WHERE id = ?", (queue,)).fetchone()
+    paused_at, dropped = connection.execute(
+        "SELECT head.since, q.dropped FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
+        "WHERE q.id = ?",
+        (queue,),
+    ).fetchone()
     inflight = connection.execute(
-        "SELECT leased_by, count(*), min(leased_at), sum(leased_at) FROM messages "
-        "WHERE queue = ? AND state = 2 AND due_at > ? GROUP BY leased_by",
+        "SELECT by, count(*), min(since), sum(since) FROM line WHERE queue = ? AND part = 1 AND until > ? GROUP BY by",
         (queue, now),
     ).fetchall()
     workers = connection.execute(
@@ -58,26 +70,36 @@ def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
         by_worker_id={row[0]: row[1] for row in inflight if row[0] is not None},
         leases_by_worker_id={row[0]: row[1] for row in workers if row[1]},
         last_seen_by_worker_id={row[0]: row[2] for row in workers if row[2] is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(connection, queue, now),
+        oldest_ready_age_seconds=_oldest_ready_age(connection, queue, now) if kept[0] else None,
         oldest_inflight_age_seconds=max(0.0, now - min(row[2] for row in inflight)) if leased else None,
         average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
         dropped=dropped,
-        paused=bool(paused),
+        paused=paused_at is not None,
     )
 
 
-def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float | None:
+def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float:
     """Age of the message that has been available longest, counting those that are due but not claimed since."""
     row = connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
-    times = [row[1]] if row else []
-    (due,) = connection.execute(
-        "SELECT min(due_at) FROM messages WHERE queue = ?1 AND state IN (1, 2) AND due_at <= ?2 "
+    (delayed,) = connection.execute(
+        "SELECT min(due_at) FROM messages WHERE queue = ?1 AND due_at <= ?2 AND state = 1 "
         "AND (expires_at IS NULL OR expires_at > ?2)",
         (queue, now),
     ).fetchone()
-    if due is not None:
-        times.append(due)
-    return max(0.0, now - min(times)) if times else None
+    (lease,) = connection.execute(
+        "SELECT min(until) FROM line WHERE queue = ? AND part = 1 AND until <= ?", (queue, now)
+    ).fetchone()
+    since = [at for at in (row and row[1], delayed, lease) if at is not None]
+    return max(0.0, now - min(since)) if since else 0.0
+
+
+def prunable(connection: sqlite3.Connection, queue: int, state: str, ended_before: float) -> int:
+    """How many messages of a state left delivery by then."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?",
+        (queue, CODE[state], ended_before),
+    ).fetchone()
+    return int(count)
 
 
 def get(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) -> StoredMessage | None:
@@ -92,17 +114,24 @@ def scan(
 ) -> list[StoredMessage]:
     where, order = "m.queue = :queue", "m.key"
     values: dict[str, Any] = {"queue": queue, "limit": -1 if limit is None else limit}
-    if after is not None:
-        values["after"] = ids.key_of(after) or 0
-        where += " AND m.key > :after"
     if state is not None:
         values["state"] = CODE[state]
-        where += " AND m.state = :state"
-        if CODE[state] >= DEAD:
+        if state == STATES[INFLIGHT]:
+            where += " AND l.key IS NOT NULL"
+        elif state == STATES[READY]:
+            where += " AND m.state = 0 AND l.key IS NULL"
+        elif CODE[state] < DEAD:
+            where += " AND m.state = :state"
+        else:
+            where += " AND m.state = :state AND m.ended_at IS NOT NULL"
             order = "m.ended_at, m.key"
-            where = "m.queue = :queue AND m.state = :state AND m.ended_at IS NOT NULL"
-            if after is not None:
-                where += " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM messages WHERE key = :after)"
+    if after is not None:
+        values["after"] = ids.key_of(after) or 0
+        where += (
+            " AND m.key > :after"
+            if order == "m.key"
+            else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM messages WHERE key = :after)"
+        )
     rows = connection.execute(f"{sql.FULL_ROW} WHERE {where} ORDER BY {order} LIMIT :limit", values).fetchall()
     return [stored_message(ids, connection, row) for row in rows]
 
@@ -114,7 +143,10 @@ def run(connection: sqlite3.Connection, namespace: int, run_id: str) -> RunStats
     if row is None:
         return None
     states = connection.execute(
-        "SELECT state, count(*) FROM messages WHERE run = ? GROUP BY state", (row[0],)
+        "SELECT iif(l.key IS NULL, m.state, 2), count(*) FROM messages AS m LEFT JOIN line AS l "
+        "ON l.queue = m.queue AND l.part = 1 AND l.rank = 0 AND l.position = 0 AND l.key = m.key "
+        "WHERE m.run = ? GROUP BY 1",
+        (row[0],),
     ).fetchall()
     return RunStats(run_id=run_id, total=row[1], done=row[2], **{STATES[state]: count for state, count in states})
 
@@ -155,3 +187,8 @@ def subscriptions(connection: sqlite3.Connection, queue: int) -> Subscriptions:
     (version,) = connection.execute("SELECT subscriptions FROM queues WHERE id = ?", (queue,)).fetchone()
     rows = connection.execute("SELECT subscriber FROM subscriptions WHERE topic = ? ORDER BY n", (queue,)).fetchall()
     return Subscriptions(version, tuple(row[0] for row in rows))
+
+
+def is_paused(connection: sqlite3.Connection, queue: int) -> bool:
+    (since,) = connection.execute("SELECT since FROM line WHERE queue = ? AND part = 0", (queue,)).fetchone()
+    return since is not None

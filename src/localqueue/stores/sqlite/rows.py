@@ -28,8 +28,11 @@ def finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.At
 
 def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredMessage:
     """A message from a row of `full_row.sql`."""
-    (key, queue, state, payload, codec, priority, attempts, created_at, available_at, due_at, leased_at, leased_by,
-     last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on) = row  # fmt: skip
+    (key, queue, state, payload, codec, priority, attempts, created_at, available_at, last_error, failed_at, dedupe_key,
+     ordering_key, expires_at, run_id, headers, waiting_on, history, token, until, since, by) = row  # fmt: skip
+    if token is not None:
+        state, attempts = INFLIGHT, token
+    finished = finished_attempts(connection, key) if history else []
     return StoredMessage(
         id=ids.id_of(key),
         queue=queue,
@@ -40,8 +43,8 @@ def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ..
         attempts=attempts,
         created_at=created_at,
         available_at=available_at,
-        leased_until=due_at if state == INFLIGHT else None,
-        leased_by=leased_by,
+        leased_until=until,
+        leased_by=by,
         last_error=from_json(last_error),
         failed_at=failed_at,
         dedupe_key=dedupe_key,
@@ -50,9 +53,7 @@ def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ..
         run_id=run_id,
         headers=headers,
         waiting_on=waiting_on,
-        history=rules.history(
-            finished_attempts(connection, key), attempts=attempts, leased_at=leased_at, leased_by=leased_by
-        ),
+        history=rules.history(finished, attempts=attempts, leased_at=since, leased_by=by),
     )
 
 
@@ -60,25 +61,28 @@ def claimed_message(
     ids: Mint,
     connection: sqlite3.Connection,
     queue: str,
+    key: int,
+    token: int,
     row: tuple[Any, ...],
-    leased_until: float,
-    leased_by: str | None,
-    run_id: str | None,
+    since: float,
+    until: float,
+    by: str | None,
 ) -> StoredMessage:
-    """A message from a row that `claim_one.sql` or `claim_many.sql` returned."""
-    (key, payload, codec, priority, attempts, created_at, available_at, leased_at, headers,
-     dedupe_key, ordering_key, expires_at, _run, last_error, failed_at) = row  # fmt: skip
-    if attempts == 1:
-        event = {"type": "leased", "at": leased_at, "attempt": 1}
-        if leased_by is not None:
-            event["leased_by"] = leased_by
-        history: tuple[dict[str, Any], ...] = (event,)
-    else:
-        history = rules.history(
-            finished_attempts(connection, key), attempts=attempts, leased_at=leased_at, leased_by=leased_by
-        )
+    """A message that was just leased, from the columns of `claimed_message.sql`."""
+    (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run, last_error,
+     failed_at, history) = row  # fmt: skip
+    leased: dict[str, Any] = {"type": "leased", "at": since, "attempt": token}
+    if by is not None:
+        leased["leased_by"] = by
+    events: tuple[dict[str, Any], ...] = (leased,)
+    if history:
+        finished = finished_attempts(connection, key)
+        events = rules.history(finished, attempts=token, leased_at=since, leased_by=by)
+    run_id = None
+    if run is not None:
+        run_id = connection.execute("SELECT name FROM runs WHERE id = ?", (run,)).fetchone()[0]
     return StoredMessage(
-        ids.id_of(key), queue, STATES[INFLIGHT], payload, codec, priority, attempts, created_at, available_at,
-        leased_until, leased_by, None if last_error is None else json.loads(last_error), failed_at, dedupe_key,
-        ordering_key, expires_at, run_id, headers, 0, history,
+        ids.id_of(key), queue, STATES[INFLIGHT], payload, codec, priority, token, created_at, available_at, until, by,
+        None if last_error is None else json.loads(last_error), failed_at, dedupe_key, ordering_key, expires_at, run_id,
+        headers, 0, events,
     )  # fmt: skip

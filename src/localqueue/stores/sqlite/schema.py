@@ -25,11 +25,11 @@ def current_version() -> int:
 
 def prepare(connection: sqlite3.Connection, path: str, timeout: float) -> None:
     """Make sure the file has the current schema; several processes may do so at once."""
-    if _version(connection, path) == current_version():
+    if recognise(connection, path) == current_version():
         return
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"), path, timeout)
     try:
-        version = _version(connection, path)
+        version = recognise(connection, path)
         if version == 0:
             _run_script(connection, sql.SCHEMA)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -44,10 +44,12 @@ def prepare(connection: sqlite3.Connection, path: str, timeout: float) -> None:
         raise
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
-    """The schema version, 0 for an empty file; refuses what is not ours or too new."""
-    (owner,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+def recognise(connection: sqlite3.Connection, path: str) -> int:
+    """The schema version, 0 for an empty file; refuses what is not ours or too new. Changes nothing."""
+    owner, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
     if owner == APPLICATION_ID:
         if version > current_version():
             raise QueueStoreVersionError(
@@ -56,7 +58,6 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
                 path=path,
             )
         return int(version)
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if owner != 0 or version != 0 or tables:
         raise QueueStoreVersionError(
             f"{path!r} is a SQLite database of another program (application_id {owner}, user_version {version}); "

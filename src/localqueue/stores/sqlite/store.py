@@ -10,33 +10,21 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from localqueue.errors import QueueStoreClosedError
 from localqueue.ids import Mint
-from localqueue.message import QueueStats, RunStats
-from localqueue.stores import rules
-from localqueue.stores.port import (
-    Changes,
-    CheckReport,
-    Committed,
-    Lease,
-    LeaseRequest,
-    Payload,
-    Record,
-    StoredMessage,
-    Subscriptions,
-    Waiter,
-)
+from localqueue.stores import fork, rules
+from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, StoredMessage, Waiter
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, translate, translated
-from localqueue.stores.sqlite.enqueue import add_edges, enqueue
+from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, translated
+from localqueue.stores.sqlite.dependencies import Wiring, add_edges
+from localqueue.stores.sqlite.enqueue import enqueue
+from localqueue.stores.sqlite.reader import Reader, ReadsQueues
+from localqueue.stores.sqlite.rows import claimed_message
 from localqueue.stores.sqlite.settle import NOTHING_FOLLOWS, follow_ack, settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.watch import Watch
@@ -45,11 +33,8 @@ from localqueue.stores.wake import StoreWaiter, Wake
 
 T = TypeVar("T")
 
-_open_stores: weakref.WeakSet[SQLiteQueueStore] = weakref.WeakSet()
-_abandoned: list[object] = []  # connections of the parent: closing them in a forked child could drop its locks
 
-
-class SQLiteQueueStore:
+class SQLiteQueueStore(ReadsQueues):
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
@@ -77,12 +62,12 @@ class SQLiteQueueStore:
         self._clock = clock
         self._closed = False
         if self.path != ":memory:":
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            make_parent(self.path)
         self._open()
-        _open_stores.add(self)
+        fork.track(self)
 
     def _open(self) -> None:
-        connection = self._connect()
+        connection = self._connect(recognise=lambda connection: schema.recognise(connection, self.path))
         try:
             with translated(self.path):
                 schema.prepare(connection, self.path, self._timeout)
@@ -94,16 +79,24 @@ class SQLiteQueueStore:
         self.queue_ids: dict[str, int] = {}
         self._writer = Writer(connection, path=self.path, timeout=self._timeout, clock=self._clock)
         if self.path == ":memory:":
-            self._reader, self._read_lock = connection, self._writer.lock
-            self._watch = None
+            self._reader = Reader(connection, self._writer.lock, self.path)
+            self._watch: Watch | None = None
         else:
-            self._reader, self._read_lock = self._connect(busy_timeout=self._timeout), threading.Lock()
+            self._reader = Reader(self._connect(busy_timeout=self._timeout), threading.Lock(), self.path)
             self._watch = Watch(lambda: self._connect(busy_timeout=self._timeout), self.path)
         self._wake = Wake(None if self._watch is None else self._watch.version)
 
-    def _connect(self, busy_timeout: float = 0.0) -> sqlite3.Connection:
+    def _connect(
+        self, busy_timeout: float = 0.0, recognise: Callable[[sqlite3.Connection], object] | None = None
+    ) -> sqlite3.Connection:
         with translated(self.path):
-            return connect(self.path, durability=self.durability, timeout=self._timeout, busy_timeout=busy_timeout)
+            return connect(
+                self.path,
+                durability=self.durability,
+                timeout=self._timeout,
+                busy_timeout=busy_timeout,
+                recognise=recognise,
+            )
 
     @property
     def namespace(self) -> str:
@@ -126,31 +119,29 @@ class SQLiteQueueStore:
 
     def commit(self, changes: Changes) -> Committed:
         def work(tx: Tx) -> Committed:
-            enqueued = enqueue(tx, changes)
-            add_edges(tx, changes.edges)
+            wiring = Wiring()
+            enqueued = enqueue(tx, changes, wiring)
+            add_edges(tx, changes.edges, wiring)
             settled = settle(tx, changes.settle, strict=changes.strict)
             operate.write_records(tx, changes.records)
-            leased = leasing.lease(tx, changes.lease) if changes.lease is not None else []
-            return Committed(enqueued, settled, leased)
+            leased = leasing.lease(tx, changes.lease, settle_all=True) if changes.lease is not None else None
+            return Committed(enqueued, settled, leased or [])
 
         return self._write(work)
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        row = self.queue_ids.get(queue)
-        if row is None:
-            self._write(lambda tx: tx.queue_id(queue))
-            row = self.queue_ids[queue]
-        reserve = self.ids.reserve
+        row = self.queue_ids.get(queue) or self._write(lambda tx: tx.queue_id(queue))
 
         def work(execute: Execute, now: float) -> tuple[int, float]:
             while True:
-                key = reserve()
+                key = self.ids.reserve()
                 try:
-                    execute(sql.INSERT_PLAIN, (key, row, 0, now, now, payload, codec, None))
+                    execute(sql.INSERT_PLAIN, (key, row, 0, now, payload, codec, None))
                     break
                 except sqlite3.IntegrityError:  # another process minted the same key
                     continue
-            execute(sql.COUNT_PUT, (1, row))
+            execute(sql.ENTER_LINE, (row, 0, now, key, 0))
+            execute(sql.COUNT_ARRIVALS, (1, row))
             return key, now
 
         key, now = self._writer.run(work)
@@ -165,13 +156,12 @@ class SQLiteQueueStore:
         touched = {queue}
 
         def work(execute: Execute, now: float) -> bool:
-            rows = execute(sql.DELETE_LEASED, (key, row, token)).fetchall()
-            if not rows:
+            if not execute(sql.END_LEASE, (row, key, token)).rowcount:
                 return False
-            execute(sql.COUNT_ACK, (1, row))
-            if rows[0] != NOTHING_FOLLOWS:
+            follows = execute(sql.DELETE_ACKED, (key,)).fetchall()[0]
+            if follows != NOTHING_FOLLOWS:
                 tx = Tx(self, self._writer.connection, now)
-                follow_ack(tx, row, key, *rows[0])
+                follow_ack(tx, row, key, *follows)
                 tx.flush()
                 touched.update(tx.touched)
             return True
@@ -181,27 +171,41 @@ class SQLiteQueueStore:
         return done
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        queue, limit, timeout, leased_by, _, consume = request
+        queue, limit, timeout, leased_by, max_attempts, consume = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None:
             return []
-        if limit != 1 or consume or leased_by is not None:
-            return self._write(lambda tx: leasing.lease(tx, request))
 
-        def work(execute: Execute, now: float) -> list[StoredMessage]:
+        def claim(execute: Execute, now: float) -> StoredMessage | None:
             until = now + timeout
-            if execute(sql.COUNT_LEASE, (until, row, now)).rowcount == 1:
-                claimed = execute(sql.CLAIM_ONE, (until, now, None, row)).fetchall()
-                return [leasing.claimed(self.ids, self._writer.connection, request, claimed[0], until)]
-            tx = Tx(self, self._writer.connection, now)
-            messages = leasing.lease(tx, request)
-            tx.flush()
-            return messages
+            claimed = execute(sql.CLAIM_ONE, (row, now, until, max_attempts)).fetchall()
+            if not claimed:
+                return None
+            key, token = claimed[0]
+            execute(sql.COUNT_DEPARTURES, (1, until, row))
+            message = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+            if message[8] is not None:
+                leasing.hold_life(self._writer.connection, key)
+            return claimed_message(self.ids, self._writer.connection, queue, key, token, message, now, until, None)
 
-        messages = self._writer.run(work)
-        if messages:
-            self._wake.touched((queue,))
-        return messages
+        if limit == 1 and not consume and leased_by is None:
+            message = self._writer.run(claim)
+            if message is not None:
+                self._wake.touched((queue,))
+                return [message]
+            if not self._look_again(row):
+                return []
+        while True:
+            messages = self._write(lambda tx: leasing.lease(tx, request))
+            if messages is not None:
+                return messages
+
+    def _look_again(self, queue: int) -> bool:
+        """Whether an unsuccessful claim may have been held up by a timer."""
+        until = self._reader.run(
+            lambda c: c.execute("SELECT until FROM line WHERE queue = ? AND part = 0", (queue,)).fetchone()[0]
+        )
+        return bool(until <= self._clock())
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         return self._write(lambda tx: leasing.renew(tx, leases, timeout))
@@ -222,97 +226,8 @@ class SQLiteQueueStore:
         self._wake.touched(made[-1].touched)
         return result
 
-    # reads
-
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._read_lock:
-            if self._closed:
-                raise QueueStoreClosedError(f"the store at {self.path!r} is closed", path=self.path)
-            try:
-                return work(self._reader)
-            except sqlite3.Error as error:
-                raise translate(error, self.path) from error
-
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            row = self._read(
-                lambda connection: connection.execute(
-                    "SELECT id FROM queues WHERE namespace = ? AND name = ?", (self.namespace_id, name)
-                ).fetchone()
-            )
-            if row is None:
-                return None
-            known = self.queue_ids[name] = row[0]
-        return known
-
     def queue_name(self, connection: sqlite3.Connection, queue: int) -> str:
         return str(connection.execute("SELECT name FROM queues WHERE id = ?", (queue,)).fetchone()[0])
-
-    def _read_queue(self, name: str, work: Callable[[sqlite3.Connection, int], T], missing: T) -> T:
-        """Read about a queue in one snapshot; a queue that nobody has used yet is simply empty."""
-        queue = self._find_queue(name)
-        if queue is None:
-            return missing
-
-        def snapshot(connection: sqlite3.Connection) -> T:
-            if connection.in_transaction:
-                return work(connection, queue)
-            connection.execute("BEGIN")
-            try:
-                return work(connection, queue)
-            finally:
-                connection.execute("COMMIT")
-
-        return self._read(snapshot)
-
-    def get(self, queue: str, message_id: str) -> StoredMessage | None:
-        return self._read_queue(queue, lambda c, q: reads.get(c, self.ids, q, message_id), None)
-
-    def qsize(self, queue: str) -> int:
-        return self._read_queue(queue, lambda c, q: reads.counts(c, q, self._clock())[0], 0)
-
-    def load(self, queue: str) -> int:
-        def work(connection: sqlite3.Connection, row: int) -> int:
-            counts = reads.counts(connection, row, self._clock())
-            return counts[0] + counts[4]
-
-        return self._read_queue(queue, work, 0)
-
-    def stats(self, queue: str) -> QueueStats:
-        return self._read_queue(queue, lambda c, q: reads.stats(c, q, self._clock()), QueueStats())
-
-    def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
-    ) -> list[StoredMessage]:
-        return self._read_queue(queue, lambda c, q: reads.scan(c, self.ids, q, state, after, limit), [])
-
-    def queues(self) -> list[str]:
-        rows = self._read(
-            lambda c: c.execute(
-                "SELECT name FROM queues WHERE namespace = ? ORDER BY name", (self.namespace_id,)
-            ).fetchall()
-        )
-        return [row[0] for row in rows]
-
-    def run(self, run_id: str) -> RunStats | None:
-        return self._read(lambda c: reads.run(c, self.namespace_id, run_id))
-
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
-        return self._read(lambda c: reads.run_messages(c, self.ids, self.namespace_id, run_id, after, limit))
-
-    def upstream(self, queue: str, message_id: str) -> list[str]:
-        return self._read_queue(queue, lambda c, q: reads.upstream(c, self.ids, q, message_id), [])
-
-    def record(self, kind: str, key: str) -> Record | None:
-        found = self._read(lambda c: reads.records(c, self.namespace_id, kind, [key], "", None))
-        return found[0] if found else None
-
-    def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        return self._read(lambda c: reads.records(c, self.namespace_id, kind, None, after, limit))
-
-    def subscriptions(self, topic: str) -> Subscriptions:
-        return self._read_queue(topic, reads.subscriptions, Subscriptions(0, ()))
 
     # operations
 
@@ -326,7 +241,9 @@ class SQLiteQueueStore:
         return self._write(lambda tx: operate.requeue(tx, queue, ids, delay))
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        return self._write(lambda tx: operate.prune(tx, queue, state, older_than, dry_run))
+        if dry_run:
+            return self._read(queue, lambda c, q: reads.prunable(c, q, state, self._clock() - older_than), 0)
+        return self._write(lambda tx: operate.prune(tx, queue, state, older_than))
 
     def purge(self, queue: str) -> int:
         return self._write(lambda tx: operate.purge(tx, queue))
@@ -340,40 +257,41 @@ class SQLiteQueueStore:
     def resume(self, queue: str) -> None:
         self._write(lambda tx: operate.set_paused(tx, queue, False))
 
-    def paused(self, queue: str) -> bool:
-        return self._read_queue(
-            queue, lambda c, q: bool(c.execute("SELECT paused FROM queues WHERE id = ?", (q,)).fetchone()[0]), False
-        )
-
     def heartbeat(self, queue: str, worker_id: str) -> None:
         self._write(lambda tx: operate.heartbeat(tx, queue, worker_id))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        self._read(lambda c: maintain.backup(c, os.fspath(path)))
-
-    def check(self) -> CheckReport:
-        return self._read(maintain.check)
+        if self._watch is None:
+            self._reader.run(lambda connection: maintain.backup(connection, os.fspath(path)))
+        else:
+            source = self._connect(busy_timeout=self._timeout)
+            try:
+                maintain.backup(source, os.fspath(path))
+            finally:
+                source.close()
 
     # wake
 
     def listen(self, queues: Sequence[str]) -> Waiter:
         def check() -> tuple[bool, float]:
             now, next_due = self._clock(), rules.NEVER
-            for ready, _, due, paused in self._look(queues):
-                if not paused and (ready or due <= now):
-                    return True, now
-                next_due = rules.NEVER if paused else min(next_due, due)
+            for ready, _, due, paused_at in self._look(queues):
+                if paused_at is None:
+                    if ready or due <= now:
+                        return True, now
+                    next_due = min(next_due, due)
             return False, next_due
 
         return StoreWaiter(self._wake, tuple(queues), check, self._clock)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         def check() -> tuple[bool, float]:
+            now, next_due, room = self._clock(), rules.NEVER, True
             for name, maxsize in limits.items():
-                for ready, blocked, _, _ in self._look([name]):
-                    if ready + blocked >= maxsize:
-                        return False, rules.NEVER
-            return True, rules.NEVER
+                for ready, blocked, due, _ in self._look([name]):
+                    if ready + blocked >= maxsize and due > now:
+                        room, next_due = False, min(next_due, due)
+            return room, next_due
 
         return StoreWaiter(self._wake, tuple(limits), check, self._clock)
 
@@ -388,15 +306,17 @@ class SQLiteQueueStore:
         return StoreWaiter(self._wake, tuple(self.queues()), check, self._clock)
 
     def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
-        statement = "SELECT ready, blocked, due, paused FROM queues WHERE namespace = ? AND name = ?"
-
-        def ask(name: str) -> list[tuple[Any, ...]]:
-            parameters = (self.namespace_id, name)
+        """Ready and blocked messages, next timer and pause of each queue."""
+        rows = []
+        for name in queues:
+            queue = self._find_queue(name)
+            if queue is None:
+                continue
             if self._watch is None:
-                return self._read(lambda connection: connection.execute(statement, parameters).fetchall())
-            return self._watch.query(statement, parameters)
-
-        return [row for name in queues for row in ask(name)]
+                rows += self._reader.run(lambda c, q=queue: c.execute(sql.LOOK, (q,)).fetchall())  # type: ignore[misc]
+            else:
+                rows += self._watch.query(sql.LOOK, (queue,))
+        return rows
 
     # life
 
@@ -405,14 +325,13 @@ class SQLiteQueueStore:
         if self._closed:
             return
         self._closed = True
-        _open_stores.discard(self)
+        fork.forget(self)
+        self._reader.close()
         if self._watch is not None:
             self._watch.close()
-        self._wake.stir()
-        if self._reader is not self._writer.connection:
-            with self._read_lock:
-                self._reader.close()
+            self._reader.connection.close()
         self._writer.close()
+        self._wake.stir()
 
     def __enter__(self) -> Self:
         return self
@@ -422,14 +341,34 @@ class SQLiteQueueStore:
     ) -> None:
         self.close()
 
-    def _reopen_in_child(self) -> None:
-        if self.path == ":memory:":
-            _abandoned.append(self._writer)
-            self._writer = Writer(self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock)
-            self._read_lock, self._wake = self._writer.lock, Wake(None)
-        else:
-            _abandoned.extend((self._writer.connection, self._reader, self._watch))
+    # fork: SQLite's record of the file locks it holds is inherited, the locks are not. So no transaction may be open
+    # when the process forks, and the child closes what it inherited before it opens anything.
+
+    def hold_for_fork(self) -> None:
+        self._writer.lock.acquire()
+        if self._watch is not None:
+            self._reader.lock.acquire()
+            self._watch.lock.acquire()
+
+    def go_on_after_fork(self) -> None:
+        if self._watch is not None:
+            self._watch.lock.release()
+            self._reader.lock.release()
+        self._writer.lock.release()
+
+    def close_in_child(self) -> None:
+        if self._watch is not None:
+            for connection in (self._writer.connection, self._reader.connection, self._watch.connection):
+                if connection is not None:
+                    connection.close()
+
+    def reopen_in_child(self) -> None:
+        if self._watch is not None:
             self._open()
+            return
+        self._writer = Writer(self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock)
+        self._reader = Reader(self._writer.connection, self._writer.lock, self.path)
+        self._wake = Wake(None)
 
 
 class MemoryQueueStore(SQLiteQueueStore):
@@ -440,12 +379,3 @@ class MemoryQueueStore(SQLiteQueueStore):
 
     def __repr__(self) -> str:
         return f"MemoryQueueStore(namespace={self.namespace!r})"
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_open_stores):
-        store._reopen_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -15,8 +15,8 @@ class Watch:
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
         self._connect = connect
         self._path = path
-        self._connection: sqlite3.Connection | None = None
-        self._lock = threading.Lock()
+        self.connection: sqlite3.Connection | None = None
+        self.lock = threading.Lock()
         self._closed = False
 
     def version(self) -> int:
@@ -24,19 +24,19 @@ class Watch:
         return int(self.query("PRAGMA data_version")[0][0])
 
     def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self.lock:
             if self._closed:
                 raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
             try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                return self._connection.execute(statement, parameters).fetchall()
+                if self.connection is None:
+                    self.connection = self._connect()
+                return self.connection.execute(statement, parameters).fetchall()
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
 
     def close(self) -> None:
-        with self._lock:
+        with self.lock:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None

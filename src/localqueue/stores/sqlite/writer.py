@@ -11,9 +11,10 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreError
+from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.sqlite.connection import patiently, translate
 
 T = TypeVar("T")
@@ -57,10 +58,15 @@ class Writer:
             finally:
                 self.lock.release()
         ticket: _Ticket[T] = _Ticket(work)
-        self._waiting.append(ticket)
-        with self.lock:
-            if not ticket.done:
-                self._lead()
+        try:
+            self._waiting.append(ticket)
+            with self.lock:
+                if not ticket.done:
+                    self._lead(ticket)
+        except BaseException:
+            with suppress(ValueError):  # nobody may run it any more
+                self._waiting.remove(ticket)
+            raise
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.value)
@@ -100,7 +106,7 @@ class Writer:
             self._closed = True
             self.connection.close()
 
-    def _lead(self) -> None:
+    def _lead(self, mine: _Ticket[Any]) -> None:
         group: list[_Ticket[Any]] = []
         while self._waiting and len(group) < _MOST_IN_A_GROUP:
             group.append(self._waiting.popleft())
@@ -112,11 +118,14 @@ class Writer:
             for ticket in group:
                 ticket.error = ticket.error or failure
         except BaseException:
-            # An interrupt after the COMMIT took effect must not look like a failure to the other threads.
+            # An interrupt is this thread's alone: the others run their work again, unless the COMMIT took effect.
             if self.connection.in_transaction or not self._begun:
                 self._undo()
-                for ticket in group:
-                    ticket.error = ticket.error or QueueStoreError("interrupted; nothing was changed", path=self._path)
+                others = [ticket for ticket in group if ticket is not mine]
+                for ticket in others:
+                    ticket.error = ticket.value = None
+                self._waiting.extendleft(reversed(others))
+                group = [mine]
             raise
         finally:
             for ticket in group:

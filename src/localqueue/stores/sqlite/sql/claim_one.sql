@@ -1,6 +1,9 @@
-UPDATE messages
-   SET state = 2, attempts = attempts + 1, due_at = ?, leased_at = ?, leased_by = ?
- WHERE key = (SELECT key FROM messages WHERE queue = ? AND state = 0
-               ORDER BY priority DESC, available_at, key LIMIT 1)
-RETURNING key, payload, codec, priority, attempts, created_at, available_at, leased_at, headers,
-          dedupe_key, ordering_key, expires_at, run, last_error, failed_at
+-- The next ready message becomes a lease, unless the queue is paused or a timer has to be looked at first.
+UPDATE line
+   SET part = 1, rank = 0, position = 0, count = count + 1, until = ?3, since = ?2, most = ?4
+ WHERE queue = ?1 AND part = 2
+   AND (rank, position, key) = (SELECT rank, position, key FROM line WHERE queue = ?1 AND part = 2
+                                 ORDER BY rank, position, key LIMIT 1)
+   AND (SELECT since IS NULL AND until > ?2 FROM line
+         WHERE queue = ?1 AND part = 0 AND rank = 0 AND position = 0 AND key = 0)
+RETURNING key, count

@@ -1,4 +1,4 @@
 UPDATE queues
-   SET ready = ready + ?, delayed = delayed + ?, inflight = inflight + ?, waiting = waiting + ?,
-       blocked = blocked + ?, dead = dead + ?, expired = expired + ?, cancelled = cancelled + ?, due = min(due, ?)
+   SET delayed = delayed + ?, waiting = waiting + ?, blocked = blocked + ?, dead = dead + ?, expired = expired + ?,
+       cancelled = cancelled + ?
  WHERE id = ?

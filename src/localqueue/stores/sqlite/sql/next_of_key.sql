@@ -1,2 +1,1 @@
-SELECT key, available_at, expires_at FROM messages
- WHERE queue = ? AND ordering_key = ? AND state = 4 ORDER BY key LIMIT 1
+SELECT key FROM messages WHERE queue = ? AND ordering_key = ? AND state = 4 ORDER BY key LIMIT 1

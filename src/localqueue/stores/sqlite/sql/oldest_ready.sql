@@ -1,16 +1,16 @@
--- The ready message that became available first, whatever its priority: one index seek for each priority in use.
-WITH RECURSIVE level (priority) AS (
-  SELECT (SELECT priority FROM messages WHERE queue = ?1 AND state = 0 ORDER BY priority DESC LIMIT 1)
+-- The ready message that became available first, whatever its priority: one seek for each priority in use.
+WITH RECURSIVE level (rank) AS (
+  SELECT (SELECT rank FROM line WHERE queue = ?1 AND part = 2 ORDER BY rank LIMIT 1)
   UNION ALL
-  SELECT (SELECT m.priority FROM messages AS m
-           WHERE m.queue = ?1 AND m.state = 0 AND m.priority < level.priority ORDER BY m.priority DESC LIMIT 1)
-    FROM level WHERE level.priority IS NOT NULL
+  SELECT (SELECT l.rank FROM line AS l
+           WHERE l.queue = ?1 AND l.part = 2 AND l.rank > level.rank ORDER BY l.rank LIMIT 1)
+    FROM level WHERE level.rank IS NOT NULL
 )
-SELECT m.key, m.available_at
+SELECT l.key, l.position
   FROM level
-  JOIN messages AS m ON m.key = (SELECT key FROM messages
-                                  WHERE queue = ?1 AND state = 0 AND priority = level.priority
-                                  ORDER BY available_at, key LIMIT 1)
- WHERE level.priority IS NOT NULL
- ORDER BY m.available_at, m.key
+  JOIN line AS l ON l.queue = ?1 AND l.part = 2 AND l.rank = level.rank
+   AND (l.position, l.key) = (SELECT position, key FROM line
+                               WHERE queue = ?1 AND part = 2 AND rank = level.rank ORDER BY position, key LIMIT 1)
+ WHERE level.rank IS NOT NULL
+ ORDER BY l.position, l.key
  LIMIT 1

@@ -6,59 +6,77 @@ CREATE TABLE namespaces (
   secret INTEGER NOT NULL               -- checks message ids, see localqueue.ids
 );
 
--- Counts are kept with every change, so that capacity, qsize and stats cost the same at any backlog.
--- due is a lower bound of messages.due_at: a claim looks at the timers only when it has passed.
 CREATE TABLE queues (
   id            INTEGER PRIMARY KEY,
   namespace     INTEGER NOT NULL,
   name          TEXT NOT NULL,
-  ready         INTEGER NOT NULL DEFAULT 0,
   delayed       INTEGER NOT NULL DEFAULT 0,
-  inflight      INTEGER NOT NULL DEFAULT 0,
   waiting       INTEGER NOT NULL DEFAULT 0,
   blocked       INTEGER NOT NULL DEFAULT 0,
   dead          INTEGER NOT NULL DEFAULT 0,
   expired       INTEGER NOT NULL DEFAULT 0,
   cancelled     INTEGER NOT NULL DEFAULT 0,
-  due           REAL NOT NULL DEFAULT 9e999,
-  paused        INTEGER NOT NULL DEFAULT 0,
   dropped       INTEGER NOT NULL DEFAULT 0,
   subscriptions INTEGER NOT NULL DEFAULT 0,
   UNIQUE (namespace, name)
 );
 
+-- A message from put to ack. A row is written when it is put, when something goes wrong, and when it is removed; being
+-- leased does not touch it.
 CREATE TABLE messages (
-  key          INTEGER PRIMARY KEY,      -- the first half of the message id
+  key          INTEGER PRIMARY KEY,         -- the first half of the message id
   queue        INTEGER NOT NULL,
-  state        INTEGER NOT NULL,
+  state        INTEGER NOT NULL,            -- 0: in line, see below
   priority     INTEGER NOT NULL,
-  attempts     INTEGER NOT NULL DEFAULT 0,  -- deliveries so far, and the token of the current lease
-  available_at REAL NOT NULL,
+  attempts     INTEGER NOT NULL DEFAULT 0,  -- deliveries before the current lease
   created_at   REAL NOT NULL,
+  available_at REAL,                        -- NULL: when it was created
   payload      NOT NULL,
-  codec        TEXT,                     -- NULL is JSON
-  due_at       REAL,                     -- next time the state changes by itself
-  leased_at    REAL,
-  leased_by    TEXT,
+  codec        TEXT,                        -- NULL: JSON
+  headers      TEXT,
+  due_at       REAL,                        -- next time the state changes by itself, other than by a lease
   forgiven     INTEGER NOT NULL DEFAULT 0,  -- attempts that a requeue took off the budget
-  dependents   INTEGER NOT NULL DEFAULT 0,  -- 1 when some message waits for this one
+  history      INTEGER NOT NULL DEFAULT 0,  -- how many entries its history has had
+  dependents   INTEGER NOT NULL DEFAULT 0,  -- 1: some message waits for this one
   waiting_on   INTEGER NOT NULL DEFAULT 0,
   run          INTEGER,
   ordering_key TEXT,
   dedupe_key   TEXT,
   expires_at   REAL,
-  headers      TEXT,
   last_error   TEXT,
   failed_at    REAL,
-  ended_at     REAL                      -- when it became dead, expired or cancelled
+  ended_at     REAL                         -- when it became dead, expired or cancelled
 );
 
-CREATE INDEX messages_ready ON messages (queue, priority DESC, available_at) WHERE state = 0;
-CREATE INDEX messages_due ON messages (queue, state, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX messages_due ON messages (queue, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX messages_ended ON messages (queue, state, ended_at) WHERE ended_at IS NOT NULL;
 CREATE UNIQUE INDEX messages_dedupe ON messages (queue, dedupe_key) WHERE dedupe_key IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX messages_ordering ON messages (queue, ordering_key, state) WHERE ordering_key IS NOT NULL;
 CREATE INDEX messages_run ON messages (run) WHERE run IS NOT NULL;
+
+-- The line of each queue, in the order of its parts:
+--   0  the head row: count = messages that left the ready part, until = lower bound of the next timer,
+--      since = when the queue was paused
+--   1  a leased message: count = its token, until and since = end and start of the lease, by = the worker,
+--      most = how many attempts it may have
+--   2  a ready message: rank = minus its priority, position = when it became available, count = its attempts
+--   3  the tail row: count = messages that ever entered the ready part
+-- Head, leases and the next ready messages are neighbours in one B-tree, as are the last ready message and the tail row.
+-- A put writes one page here and one of messages, a lease one page, an ack one here and one of messages; and
+-- the number of ready messages is tail.count - head.count, whatever the backlog.
+CREATE TABLE line (
+  queue    INTEGER NOT NULL,
+  part     INTEGER NOT NULL,
+  rank     INTEGER NOT NULL,
+  position REAL NOT NULL,
+  key      INTEGER NOT NULL,
+  count    INTEGER NOT NULL,
+  until    REAL,
+  since    REAL,
+  by       TEXT,
+  most     INTEGER,
+  PRIMARY KEY (queue, part, rank, position, key)
+) WITHOUT ROWID;
 
 CREATE TABLE dependencies (
   upstream  INTEGER NOT NULL,

@@ -1,0 +1,70 @@
+"""Messages that come after messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from localqueue.errors import CircularDependency, IdTaken, NotWaiting, UnknownMessage
+from localqueue.stores.port import STATES, Edge, NewMessage
+from localqueue.stores.sqlite.tx import WAITING, Tx
+
+
+class Wiring:
+    """How the messages of one commit refer to each other, and what became of those that were not stored."""
+
+    def __init__(self) -> None:
+        self.aliases: dict[str, str] = {}  # a duplicate stands for the message that was there
+        self.dropped: set[str] = set()
+
+    def in_order(self, messages: Sequence[NewMessage]) -> list[NewMessage]:
+        """The messages, each behind those of the same commit that it comes after."""
+        if not any(message.after for message in messages):
+            return list(messages)
+        by_id = {message.id: message for message in messages}
+        if len(by_id) < len(messages):
+            raise IdTaken("a message id is used twice in one commit")
+        graph = {message.id: [one for one in message.after if one in by_id] for message in messages}
+        try:
+            return [by_id[one] for one in TopologicalSorter(graph).static_order()]
+        except CycleError as error:
+            raise CircularDependency(
+                f"messages of one commit wait for each other in a circle: {', '.join(error.args[1])}"
+            ) from error
+
+
+def wait_for(tx: Tx, dependent: int, after: Sequence[str], wiring: Wiring) -> int:
+    """Record what a message comes after; how many of them are not acked yet."""
+    upstream = dict.fromkeys(wiring.aliases.get(one, one) for one in after)
+    return sum(_add_edge(tx, one, dependent, wiring) for one in upstream)
+
+
+def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
+    for edge in edges:
+        dependent = tx.store.ids.key_of(wiring.aliases.get(edge.dependent, edge.dependent))
+        message = None if dependent is None else tx.current(dependent)
+        if message is None or message.state != WAITING:
+            state = "gone" if message is None else STATES[message.state]
+            raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
+        if edge.upstream == edge.dependent:
+            raise CircularDependency(f"message {edge.dependent!r} can not wait for itself")
+        if _add_edge(tx, wiring.aliases.get(edge.upstream, edge.upstream), message.key, wiring):
+            tx.connection.execute("UPDATE messages SET waiting_on = waiting_on + 1 WHERE key = ?", (message.key,))
+
+
+def _add_edge(tx: Tx, upstream: str, dependent: int, wiring: Wiring) -> int:
+    key = tx.store.ids.key_of(upstream)
+    if key is None:
+        raise UnknownMessage(
+            f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
+        )
+    found = tx.connection.execute("UPDATE messages SET dependents = 1 WHERE key = ? RETURNING queue", (key,)).fetchall()
+    if not found:
+        gone = tx.connection.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone()
+        if gone or upstream in wiring.dropped:
+            raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
+        return 0
+    added = tx.connection.execute(
+        "INSERT INTO dependencies (upstream, dependent) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, dependent)
+    )
+    return added.rowcount

@@ -1,1 +1,0 @@
-UPDATE queues SET inflight = inflight - ? WHERE id = ?

@@ -1,1 +1,0 @@
-UPDATE queues SET ready = ready + ? WHERE id = ?

@@ -1,0 +1,1 @@
+DELETE FROM messages WHERE key = ? RETURNING history, dependents, run, ordering_key

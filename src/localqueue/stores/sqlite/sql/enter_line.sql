@@ -1,0 +1,1 @@
+INSERT INTO line (queue, part, rank, position, key, count) VALUES (?, 2, ?, ?, ?, ?)

@@ -1,0 +1,2 @@
+SELECT key, count, until, since, by, most FROM line
+ WHERE queue = ? AND part = 1 AND until <= ? ORDER BY until, key LIMIT ?

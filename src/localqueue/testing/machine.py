@@ -1,0 +1,135 @@
+"""A Hypothesis state machine that drives a store and the reference model through the same steps.
+
+    TestMyStore = store_machine(lambda: functools.partial(MyStore, fresh_path()), reopenable=True)
+
+`new_place` is called once an example and returns what opens the (at first empty) store there. That is called with
+`clock=`, and again after each crash or close when the store is `reopenable`. `LOCALQUEUE_EXAMPLES` sets how many
+examples run. Which of the messages that are due have been settled is a store's own business, so whenever time moves
+on the machine claims once from every queue before it does anything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, cast
+from unittest import TestCase
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from localqueue.stores.port import (
+    QueueStore,
+)
+from localqueue.testing.agreement import QUEUES, RUNS, counts_agree, messages_agree, runs_agree
+from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds
+from localqueue.testing.model import Message
+
+
+class StoreMachine(DeliveryMachine):
+    """Time, crashes and operators. `store_machine` says which store all of it happens to."""
+
+    # time
+
+    @precondition(lambda self: not self.model.paused)
+    @rule(by=seconds)
+    def time_passes(self, by: float) -> None:
+        self.clock.advance(by)
+        self.model.now = self.clock()
+        if not any(m.ordering_key for m in self.model.messages.values() if m.due(self.model.now)):
+            counts_agree(self.store, self.model)
+        for queue in QUEUES:
+            self.lease(queue, 1, 10.0, False)
+
+    @rule(by=seconds)
+    def the_clock_jumps_back(self, by: float) -> None:
+        self.clock.jump_back(by)
+        self.model.now = self.clock()
+
+    @precondition(lambda self: self.reopenable)
+    @rule(cleanly=st.booleans())
+    def reopen(self, cleanly: bool) -> None:
+        """After a crash nobody closed the store; the object is only dropped."""
+        if cleanly:
+            self.store.close()
+        self.store = self.open(clock=self.clock)
+        self.opened.append(self.store)
+
+    # operations
+
+    @precondition(lambda self: self.ids)
+    @rule(chosen=st.lists(index, min_size=1, max_size=3), delay=pauses)
+    def requeue_some(self, chosen: list[int], delay: float) -> None:
+        ids = [pick(self.ids, n) for n in chosen]
+        known = [self.model.messages[i] for i in ids if i in self.model.messages]
+        if known and not any(self._keeps_ttl(message) for message in known):
+            queue = known[0].queue
+            self.both(
+                lambda model: model.requeue(queue, ids, delay), lambda: self.store.requeue(queue, ids, delay=delay)
+            )
+
+    @rule(queue=queues, delay=pauses)
+    def requeue_all_dead(self, queue: str, delay: float) -> None:
+        if not any(self._keeps_ttl(message) for message in self.model.of(queue, "dead")):
+            self.both(lambda model: model.requeue(queue, None, delay), lambda: self.store.requeue(queue, delay=delay))
+
+    def _keeps_ttl(self, message: Message) -> bool:
+        return message.expires_at is not None and message.expires_at > self.model.now
+
+    @precondition(lambda self: not self.model.paused)
+    @rule(queue=queues, rarely=index)
+    def pause(self, queue: str, rarely: int) -> None:
+        if rarely % 4:
+            return
+        self.store.pause(queue)
+        self.model.paused.add(queue)
+
+    @precondition(lambda self: self.model.paused)
+    @rule()
+    def resume(self) -> None:
+        for queue in self.model.paused:
+            self.store.resume(queue)
+        self.model.paused.clear()
+
+    @rule(queue=queues, state=st.sampled_from(("dead", "expired", "cancelled")), older_than=pauses)
+    def prune(self, queue: str, state: str, older_than: float) -> None:
+        would = self.store.prune(queue, state=state, older_than=older_than, dry_run=True)
+        self.both(
+            lambda model: model.prune(queue, state, older_than),
+            lambda: self.store.prune(queue, state=state, older_than=older_than),
+        )
+        assert self.store.prune(queue, state=state, older_than=older_than) == 0 <= would
+
+    @rule(queue=queues, rarely=index)
+    def purge(self, queue: str, rarely: int) -> None:
+        if rarely % 5 == 0:
+            self.both(lambda model: model.purge(queue), lambda: self.store.purge(queue))
+
+    @rule(run_id=st.sampled_from(RUNS), rarely=index)
+    def cancel_run(self, run_id: str, rarely: int) -> None:
+        if rarely % 5 == 0:
+            self.both(lambda model: model.cancel_run(run_id), lambda: self.store.cancel_run(run_id))
+
+    # what must be the same after every step
+
+    @invariant()
+    def store_and_model_agree(self) -> None:
+        counts_agree(self.store, self.model)
+        messages_agree(self.store, self.model)
+        runs_agree(self.store, self.model)
+
+
+def store_machine(new_place: Callable[[], Callable[..., QueueStore]], *, reopenable: bool) -> type[TestCase]:
+    """A test case that runs the machine on one kind of store."""
+    attributes = {"new_place": staticmethod(new_place), "reopenable": reopenable}
+    case: Any = type("Machine", (StoreMachine,), attributes).TestCase  # type: ignore[attr-defined]
+    case.settings = settings(
+        max_examples=int(os.environ.get("LOCALQUEUE_EXAMPLES", "25")),
+        stateful_step_count=40,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    return cast("type[TestCase]", case)

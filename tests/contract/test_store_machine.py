@@ -1,0 +1,33 @@
+"""Every store of this package does what the reference model does, step by step."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from localqueue.stores.port import QueueStore
+from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
+from localqueue.testing.machine import store_machine
+
+_root = tempfile.TemporaryDirectory(prefix="localqueue-machine-")
+
+
+def _fresh(name: str) -> Path:
+    return Path(tempfile.mkdtemp(dir=_root.name)) / name
+
+
+def _lmdb() -> Callable[..., QueueStore]:
+    from localqueue.stores.lmdb import LMDBQueueStore
+
+    return partial(LMDBQueueStore, _fresh("queues.lmdb"))
+
+
+def teardown_module() -> None:
+    _root.cleanup()
+
+
+TestSQLite = store_machine(lambda: partial(SQLiteQueueStore, _fresh("queues.sqlite3")), reopenable=True)
+TestMemory = store_machine(lambda: MemoryQueueStore, reopenable=False)
+TestLMDB = store_machine(_lmdb, reopenable=True)

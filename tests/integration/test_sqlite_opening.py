@@ -1,0 +1,206 @@
+"""Opening a SQLite file: new, empty, foreign, older, newer, left behind by a killed process, or not a file at all."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.errors import QueueStoreCorruptError, QueueStoreError, QueueStoreVersionError
+from localqueue.stores.sqlite import SQLiteQueueStore, schema
+from tests.crash.children import DEADLINE, Child, context, reports_of
+from tests.crash.stores import die
+
+PROCESSES = 8
+ROUNDS = 20
+
+
+def payloads(store: Any, queue: str = "jobs") -> list[Any]:
+    return [message.payload for message in store.scan(queue)]
+
+
+def open_together(connection: Connection, folder: str, barrier: Any, who: int) -> None:
+    for round_ in range(ROUNDS):
+        barrier.wait(DEADLINE)
+        with SQLiteQueueStore(f"{folder}/{round_}") as store:
+            store.put_one("jobs", f"{who}", None)
+    connection.send("opened all")
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_eight_processes_can_open_one_new_file_at_the_same_moment(tmp_path: Path) -> None:
+    barrier = context.Barrier(PROCESSES)
+    children = [Child(open_together, str(tmp_path), barrier, n) for n in range(PROCESSES)]
+    assert reports_of(children) == [["opened all"]] * PROCESSES
+    for round_ in range(ROUNDS):
+        with SQLiteQueueStore(tmp_path / str(round_)) as store:
+            assert sorted(payloads(store)) == [str(n) for n in range(PROCESSES)]
+            assert store.check().problems == ()
+
+
+def open_overtaken(path: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Open a new file; before our nth statement somebody else turns it into a store. How many statements we ran."""
+    connect = sqlite3.connect
+    count = 0
+
+    class Overtaken(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            nonlocal count
+            count += 1
+            if count == nth and not self.in_transaction:
+                with monkeypatch.context() as patch:
+                    patch.setattr(sqlite3, "connect", connect)
+                    SQLiteQueueStore(path).close()
+            return super().execute(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Overtaken, **options))
+        with SQLiteQueueStore(path) as store:
+            store.put_one("jobs", "x", None)
+            assert payloads(store) == ["x"]
+    return count
+
+
+def test_a_store_that_another_process_makes_while_we_look_at_the_file_is_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements = open_overtaken(str(tmp_path / "alone"), 0, monkeypatch)
+    assert statements > 10
+    for nth in range(1, statements + 1):
+        open_overtaken(str(tmp_path / f"overtaken-{nth}"), nth, monkeypatch)
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.touch()
+    with SQLiteQueueStore(path) as store:
+        store.put_one("jobs", "x", None)
+        assert store.check().problems == ()
+    with SQLiteQueueStore(path) as store:
+        assert payloads(store) == ["x"]
+
+
+def test_a_text_file_is_refused_and_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database\n" * 100)
+    with pytest.raises(QueueStoreCorruptError, match="not a SQLite database") as raised:
+        SQLiteQueueStore(path)
+    assert raised.value.path == str(path) and str(path) in str(raised.value)
+    assert path.read_text() == "not a database\n" * 100
+
+
+def test_a_directory_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(QueueStoreError, match=r"can not be opened") as raised:
+        SQLiteQueueStore(tmp_path)
+    assert raised.value.path == str(tmp_path) and str(tmp_path) in str(raised.value)
+
+
+def test_a_path_below_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "file" / "folder" / "store"
+    with pytest.raises(QueueStoreError) as raised:
+        SQLiteQueueStore(path)
+    assert raised.value.path == str(path) and str(path) in str(raised.value)
+
+
+def foreign_file(path: Path, *statements: str) -> bytes:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TABLE theirs (x)"],
+        ["PRAGMA user_version = 7"],
+        ["PRAGMA application_id = 252006674", "CREATE TABLE theirs (x)"],
+        ["PRAGMA journal_mode = WAL", "CREATE TABLE theirs (x)"],
+        ["CREATE TABLE messages (x)", "CREATE TABLE queues (x)"],
+    ],
+)
+def test_a_sqlite_file_of_another_program_is_refused_and_unchanged(statements: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    before = foreign_file(path, *statements)
+    with pytest.raises(QueueStoreVersionError, match="another program") as raised:
+        SQLiteQueueStore(path)
+    assert raised.value.path == str(path) and str(path) in str(raised.value)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["theirs.db"]
+
+
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+def test_a_store_of_a_newer_release_is_refused_and_unchanged(journal: str, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    SQLiteQueueStore(path).close()
+    before = foreign_file(
+        path, f"PRAGMA user_version = {schema.current_version() + 1}", f"PRAGMA journal_mode = {journal}"
+    )
+    with pytest.raises(QueueStoreVersionError, match="newer localqueue") as raised:
+        SQLiteQueueStore(path)
+    assert raised.value.path == str(path) and str(path) in str(raised.value)
+    assert path.read_bytes() == before
+
+
+def test_an_older_store_is_migrated_and_keeps_its_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store"
+    with SQLiteQueueStore(path) as store:
+        ids = [store.put_one("jobs", f"m{n}", None)[0] for n in range(50)]
+    version = schema.current_version()
+    steps = ["ALTER TABLE queues ADD COLUMN colour TEXT;\nUPDATE queues SET colour = name;", "CREATE TABLE extra (x);"]
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, *steps])
+    for _ in range(2):
+        with SQLiteQueueStore(path) as store:
+            assert payloads(store) == [f"m{n}" for n in range(50)]
+            assert [message.id for message in store.scan("jobs")] == ids
+            assert store.check().problems == ()
+            migrated = store._writer.connection.execute("SELECT colour, (SELECT count(*) FROM extra) FROM queues")
+            assert migrated.fetchall() == [("jobs", 0)]
+            assert store._writer.connection.execute("PRAGMA user_version").fetchone() == (version + 2,)
+
+
+def test_a_migration_that_fails_leaves_the_old_version_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store"
+    with SQLiteQueueStore(path) as store:
+        store.put_one("jobs", "kept", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "CREATE TABLE extra (x);\nALTER TABLE nowhere ADD y;"])
+        with pytest.raises(QueueStoreError, match="nowhere") as raised:
+            SQLiteQueueStore(path)
+        assert raised.value.path == str(path)
+    with SQLiteQueueStore(path) as store:
+        assert payloads(store) == ["kept"]
+        assert not store._writer.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'extra'").fetchall()
+
+
+def put_and_die(connection: Connection, path: str) -> None:
+    store = SQLiteQueueStore(path)
+    for n in range(100):
+        store.put_one("jobs", f"m{n}", None)
+    connection.send("put all")
+    die()
+
+
+@pytest.mark.crash
+@pytest.mark.multiprocess
+def test_the_journal_that_a_killed_process_left_is_recovered(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    child = Child(put_and_die, str(path))
+    assert (child.reports(), child.exit_code) == (["put all"], -signal.SIGKILL)
+    assert (tmp_path / "store-wal").stat().st_size > 0
+    lonely = tmp_path / "without journal"
+    shutil.copyfile(path, lonely)
+    with SQLiteQueueStore(lonely) as store:
+        assert len(payloads(store)) < 100, "the messages were not in the journal, so this test shows nothing"
+    with SQLiteQueueStore(path) as store:
+        assert payloads(store) == [f"m{n}" for n in range(100)]
+        assert store.check().problems == ()
