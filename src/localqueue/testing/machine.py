@@ -19,12 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from localqueue.stores.port import (
-    QueueStore,
-)
+from localqueue.stores.port import QueueStore
 from localqueue.testing.agreement import QUEUES, RUNS, counts_agree, messages_agree, runs_agree
 from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds
-from localqueue.testing.model import Message
+from localqueue.testing.model import LIVE, Message
 
 
 class StoreMachine(DeliveryMachine):
@@ -40,10 +38,12 @@ class StoreMachine(DeliveryMachine):
         if not any(m.ordering_key for m in self.model.messages.values() if m.due(self.model.now)):
             counts_agree(self.store, self.model)
         for queue in QUEUES:
-            self.lease(queue, 1, 10.0, False)
+            self.claim(queue, 1, 10.0, False)
 
-    @rule(by=seconds)
-    def the_clock_jumps_back(self, by: float) -> None:
+    @rule(by=seconds, rarely=index)
+    def the_clock_jumps_back(self, by: float, rarely: int) -> None:
+        if rarely % 4:
+            return
         self.clock.jump_back(by)
         self.model.now = self.clock()
 
@@ -58,10 +58,10 @@ class StoreMachine(DeliveryMachine):
 
     # operations
 
-    @precondition(lambda self: self.ids)
+    @precondition(lambda self: self.ended())
     @rule(chosen=st.lists(index, min_size=1, max_size=3), delay=pauses)
     def requeue_some(self, chosen: list[int], delay: float) -> None:
-        ids = [pick(self.ids, n) for n in chosen]
+        ids = [pick(self.ended() if n % 4 else self.ids, n) for n in chosen]
         known = [self.model.messages[i] for i in ids if i in self.model.messages]
         if known and not any(self._keeps_ttl(message) for message in known):
             queue = known[0].queue
@@ -69,10 +69,14 @@ class StoreMachine(DeliveryMachine):
                 lambda model: model.requeue(queue, ids, delay), lambda: self.store.requeue(queue, ids, delay=delay)
             )
 
+    @precondition(lambda self: any(m.state == "dead" for m in self.model.messages.values()))
     @rule(queue=queues, delay=pauses)
     def requeue_all_dead(self, queue: str, delay: float) -> None:
         if not any(self._keeps_ttl(message) for message in self.model.of(queue, "dead")):
             self.both(lambda model: model.requeue(queue, None, delay), lambda: self.store.requeue(queue, delay=delay))
+
+    def ended(self) -> list[str]:
+        return [m.id for m in self.model.messages.values() if m.state not in LIVE]
 
     def _keeps_ttl(self, message: Message) -> bool:
         return message.expires_at is not None and message.expires_at > self.model.now
@@ -92,7 +96,8 @@ class StoreMachine(DeliveryMachine):
             self.store.resume(queue)
         self.model.paused.clear()
 
-    @rule(queue=queues, state=st.sampled_from(("dead", "expired", "cancelled")), older_than=pauses)
+    @precondition(lambda self: self.ended())
+    @rule(queue=queues, state=st.sampled_from(("dead", "expired", "cancelled")), older_than=seconds)
     def prune(self, queue: str, state: str, older_than: float) -> None:
         would = self.store.prune(queue, state=state, older_than=older_than, dry_run=True)
         self.both(

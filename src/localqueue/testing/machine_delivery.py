@@ -126,7 +126,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.handles)
     @rule(n=index)
     def ack_one(self, n: int) -> None:
-        handle = pick(self.handles, -n)
+        handle = self.a_lease(n)
         self.both(
             lambda model: model.settle(handle.queue, handle.id, "ack", handle.token, 0.0, None),
             lambda: self.store.ack_one(*handle),
@@ -137,6 +137,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         batch = [NewMessage(i, queue, f"p{len(self.ids)}", **how) for i in self.store.mint(count)]
         self._put(batch, {queue: limit} if limit else {})
 
+    @precondition(lambda self: sum(m.state == "waiting" for m in self.model.messages.values()) < 4)
     @rule(run_id=st.sampled_from((None, *RUNS)))
     def put_a_diamond(self, run_id: str | None) -> None:
         a, b, c, d = self.store.mint(4)
@@ -160,11 +161,11 @@ class DeliveryMachine(RuleBasedStateMachine):
             if outcome in ("stored", "diverted"):
                 self.ids.append(message.id)
 
-    @precondition(lambda self: self.model.messages)
+    @precondition(lambda self: any(m.state == "waiting" for m in self.model.messages.values()))
     @rule(upstream=index, dependent=index)
     def add_an_edge(self, upstream: int, dependent: int) -> None:
         waiting = [m.id for m in self.model.messages.values() if m.state == "waiting"]
-        edge = Edge(pick(self.ids, upstream), pick(waiting or self.ids, dependent))
+        edge = Edge(pick(self.ids, upstream), pick(waiting if dependent % 4 else self.ids, dependent))
         if edge.upstream != edge.dependent:
             self.both(lambda model: model.add_edge(*edge), lambda: self._commit(Changes(edges=[edge])))
 
@@ -173,10 +174,19 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     # claim and settle
 
+    def a_lease(self, n: int) -> Handle:
+        """Mostly one that is current, sometimes any."""
+        held = [h for h in self.handles if h.id in self.model.messages and self.model.messages[h.id].holds(h.token)]
+        return pick(held or self.handles if n % 4 else self.handles, -n)
+
+    @precondition(lambda self: any(m.state == "ready" for m in self.model.messages.values()))
     @rule(
         queue=queues, limit=st.integers(1, 3), timeout=seconds, consume=st.sampled_from((False, False, False, True))
     )
     def lease(self, queue: str, limit: int, timeout: float, consume: bool) -> None:
+        self.claim(queue, limit, timeout, consume)
+
+    def claim(self, queue: str, limit: int, timeout: float, consume: bool) -> None:
         request = LeaseRequest(queue, limit, timeout, None, MAX_ATTEMPTS, consume)
         leased: list[Any] = []
 
@@ -192,7 +202,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.handles)
     @rule(n=index, action=actions, delay=pauses)
     def settle(self, n: int, action: Any, delay: float) -> None:
-        queue, message_id, token = pick(self.handles, -n)
+        queue, message_id, token = self.a_lease(n)
         self._settle(Settle(queue, message_id, action, token, delay, None, MAX_ATTEMPTS))
 
     @precondition(lambda self: self.ids)
@@ -211,7 +221,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.handles)
     @rule(n=index, m=index, queue=queues)
     def ack_two_and_lease_the_next_in_one_strict_commit(self, n: int, m: int, queue: str) -> None:
-        chosen = list(dict.fromkeys((pick(self.handles, -n), pick(self.handles, -m))))
+        chosen = list(dict.fromkeys((self.a_lease(n), self.a_lease(m))))
         leased: list[Any] = []
 
         def on_model(model: Model) -> list[str]:
@@ -232,7 +242,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.handles)
     @rule(n=index, timeout=seconds)
     def renew(self, n: int, timeout: float) -> None:
-        handle = pick(self.handles, -n)
+        handle = self.a_lease(n)
         self.both(
             lambda model: model.renew(*handle, timeout),
             lambda: self.store.renew([Lease(*handle)], timeout=timeout)[0] == self.clock() + timeout,

@@ -36,6 +36,9 @@ class Message:
     leased_until: float = 0.0
     ended_at: float = 0.0
 
+    def holds(self, token: int) -> bool:
+        return self.state == "inflight" and self.attempts == token
+
     def past_ttl(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
@@ -202,7 +205,7 @@ class Model:
         message = self.messages.get(message_id)
         if message is None or message.queue != queue:
             return None
-        if token is not None and (message.state != "inflight" or message.attempts != token):
+        if token is not None and not message.holds(token):
             return None
         return message
 
