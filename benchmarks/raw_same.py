@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.schema import run_script
 
 QUEUE = 1
 Handle = tuple[int, int, Any]
@@ -33,41 +34,39 @@ class Adapter:
             self.execute(f"PRAGMA {pragma}")
         self.execute("BEGIN IMMEDIATE")
         if not self.execute("SELECT 1 FROM sqlite_master").fetchone():
-            for statement in sql.SCHEMA.split(";\n"):
-                self.execute(statement)
+            run_script(self.connection, sql.SCHEMA)
             self.execute("INSERT INTO queues (namespace, name) VALUES (1, 'bench')")
+            self.execute(
+                "INSERT INTO line (queue, part, rank, position, key, count, until) VALUES (1, 0, 0, 0, 0, 0, 9e999)"
+            )
+            self.execute("INSERT INTO line (queue, part, rank, position, key, count) VALUES (1, 3, 0, 0, 0, 0)")
         self.execute("COMMIT")
 
     def put(self, item: dict[str, Any]) -> None:
         execute = self.execute
         payload = json.dumps(item)
         key = time.time_ns()
-        execute("BEGIN IMMEDIATE")
-        now = time.time()
-        execute(sql.INSERT_PLAIN, (key, QUEUE, 0, now, now, payload, None, None))
-        execute(sql.COUNT_PUT, (1, QUEUE))
-        execute("COMMIT")
+        execute(sql.PUT_ONE, (key, QUEUE, time.time(), payload, None))
 
     def put_many(self, items: list[dict[str, Any]]) -> None:
         payloads = [json.dumps(item) for item in items]
         first = time.time_ns()
         self.execute("BEGIN IMMEDIATE")
         now = time.time()
-        rows = [(first + i, QUEUE, 0, now, now, payload, None, None) for i, payload in enumerate(payloads)]
+        rows = [(first + i, QUEUE, 0, now, payload, None, None) for i, payload in enumerate(payloads)]
         self.connection.executemany(sql.INSERT_PLAIN, rows)
-        self.execute(sql.COUNT_PUT, (len(rows), QUEUE))
+        self.connection.executemany(sql.ENTER_LINE, [(QUEUE, 0, now, row[0], 0, None) for row in rows])
+        self.execute(sql.COUNT_ARRIVALS, (len(rows), QUEUE))
         self.execute("COMMIT")
 
     def try_lease(self) -> Handle | None:
-        execute = self.execute
-        execute("BEGIN IMMEDIATE")
         now = time.time()
-        counted = execute(sql.COUNT_LEASE, (now + 600, QUEUE, now))
-        row = None
-        if counted.rowcount:
-            row = execute(sql.CLAIM_ONE, (now + 600, now, None, QUEUE)).fetchone()
-        execute("COMMIT")
-        return None if row is None else (row[0], row[4], json.loads(row[1]))
+        claimed = self.execute(sql.CLAIM_ONE, (QUEUE, now, now + 600, None)).fetchall()
+        if not claimed:
+            return None
+        key, token = claimed[0]
+        row = self.execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+        return key, token, json.loads(row[0])
 
     def lease(self) -> Handle:
         handle = self.try_lease()
@@ -75,27 +74,25 @@ class Adapter:
         return handle
 
     def ack(self, handle: Handle) -> None:
-        execute = self.execute
-        execute("BEGIN IMMEDIATE")
-        execute(sql.DELETE_LEASED, (handle[0], QUEUE, handle[1])).fetchall()
-        execute(sql.COUNT_ACK, (1, QUEUE))
-        execute("COMMIT")
+        self.execute(sql.ACK_ONE, (handle[0], QUEUE, handle[1]))
 
     def lease_many(self, n: int) -> list[Handle]:
         execute = self.execute
         execute("BEGIN IMMEDIATE")
         now = time.time()
-        rows = execute(sql.CLAIM_MANY, (now + 600, now, None, QUEUE, n)).fetchall()
-        execute(sql.COUNT_STATES, (-len(rows), 0, len(rows), 0, 0, 0, 0, 0, now + 600, QUEUE))
+        rows = execute(sql.NEXT_IN_LINE, (QUEUE, n)).fetchall()
+        execute(sql.LEAVE_LINE_UP_TO, (QUEUE, *rows[-1][:3]))
+        leases = [(QUEUE, row[2], row[3] + 1, now + 600, now, None, None) for row in rows]
+        self.connection.executemany(sql.INSERT_LEASE, leases)
+        execute(sql.COUNT_DEPARTURES, (len(rows), now + 600, QUEUE))
         execute("COMMIT")
-        return [(row[0], row[4], json.loads(row[1])) for row in rows]
+        return [(row[2], row[3] + 1, json.loads(row[4])) for row in rows]
 
     def ack_many(self, handles: list[Handle]) -> None:
         execute = self.execute
         execute("BEGIN IMMEDIATE")
         keys = json.dumps([key for key, _, _ in handles])
-        execute(sql.DELETE_LEASED_MANY, (keys, QUEUE, 1)).fetchall()  # all on their first attempt
-        execute(sql.COUNT_ACK, (len(handles), QUEUE))
+        execute(sql.DELETE_ACKED, (keys, QUEUE, 1)).fetchall()  # all on their first attempt
         execute("COMMIT")
 
     def value(self, handle: Handle) -> Any:

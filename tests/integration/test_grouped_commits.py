@@ -36,7 +36,6 @@ class Crowd:
         self.errors: dict[int, BaseException] = {}
         self.edges: list[str] = []
         self.inside_group: Callable[[str], None] = lambda edge: None
-        self._expected = len(store._writer._waiting) + len(works) - 1
         self._held = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=pair, daemon=True) for pair in enumerate(works)]
 
@@ -49,8 +48,9 @@ class Crowd:
     def _on_edge(self, edge: str) -> None:
         self.edges.append(edge)
         if self.edges == ["begun"]:
+            expected = len(self.store._writer._waiting) + len(self._threads) - 1
             self._held.set()
-            until(lambda: len(self.store._writer._waiting) == self._expected)
+            until(lambda: len(self.store._writer._waiting) == expected)
         elif self.edges.count("begun") > 1:
             self.inside_group(edge)
 

@@ -25,10 +25,14 @@ def payloads(store: Any, queue: str = "jobs") -> list[Any]:
 
 
 def open_together(connection: Connection, folder: str, barrier: Any, who: int) -> None:
-    for round_ in range(ROUNDS):
-        barrier.wait(DEADLINE)
-        with SQLiteQueueStore(f"{folder}/{round_}") as store:
-            store.put_one("jobs", f"{who}", None)
+    try:
+        for round_ in range(ROUNDS):
+            barrier.wait(DEADLINE)
+            with SQLiteQueueStore(f"{folder}/{round_}") as store:
+                store.put_one("jobs", f"{who}", None)
+    except BaseException:
+        barrier.abort()  # the others need not wait for this one
+        raise
     connection.send("opened all")
 
 

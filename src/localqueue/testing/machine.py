@@ -21,7 +21,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from localqueue.stores.port import QueueStore
 from localqueue.testing.agreement import QUEUES, RUNS, counts_agree, messages_agree, runs_agree
-from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds
+from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds, seldom
 from localqueue.testing.model import LIVE, Message
 
 
@@ -42,7 +42,7 @@ class StoreMachine(DeliveryMachine):
 
     @rule(by=seconds, rarely=index)
     def the_clock_jumps_back(self, by: float, rarely: int) -> None:
-        if rarely % 4:
+        if not seldom(rarely):
             return
         self.clock.jump_back(by)
         self.model.now = self.clock()
@@ -61,7 +61,7 @@ class StoreMachine(DeliveryMachine):
     @precondition(lambda self: self.ended())
     @rule(chosen=st.lists(index, min_size=1, max_size=3), delay=pauses)
     def requeue_some(self, chosen: list[int], delay: float) -> None:
-        ids = [pick(self.ended() if n % 4 else self.ids, n) for n in chosen]
+        ids = [pick(self.ids if seldom(n) else self.ended(), n) for n in chosen]
         known = [self.model.messages[i] for i in ids if i in self.model.messages]
         if known and not any(self._keeps_ttl(message) for message in known):
             queue = known[0].queue
@@ -84,7 +84,7 @@ class StoreMachine(DeliveryMachine):
     @precondition(lambda self: not self.model.paused)
     @rule(queue=queues, rarely=index)
     def pause(self, queue: str, rarely: int) -> None:
-        if rarely % 4:
+        if not seldom(rarely):
             return
         self.store.pause(queue)
         self.model.paused.add(queue)
@@ -106,14 +106,16 @@ class StoreMachine(DeliveryMachine):
         )
         assert self.store.prune(queue, state=state, older_than=older_than) == 0 <= would
 
+    @precondition(lambda self: self.model.messages)
     @rule(queue=queues, rarely=index)
     def purge(self, queue: str, rarely: int) -> None:
-        if rarely % 5 == 0:
+        if seldom(rarely):
             self.both(lambda model: model.purge(queue), lambda: self.store.purge(queue))
 
+    @precondition(lambda self: any(m.run_id and m.state in LIVE for m in self.model.messages.values()))
     @rule(run_id=st.sampled_from(RUNS), rarely=index)
     def cancel_run(self, run_id: str, rarely: int) -> None:
-        if rarely % 5 == 0:
+        if seldom(rarely):
             self.both(lambda model: model.cancel_run(run_id), lambda: self.store.cancel_run(run_id))
 
     # what must be the same after every step

@@ -69,6 +69,11 @@ def pick(values: list[T], n: int) -> T:
     return values[n % len(values)]
 
 
+def seldom(n: int) -> bool:
+    """True for one `index` in four; small numbers, which Hypothesis likes best, are not it."""
+    return n % 4 == 3
+
+
 class DeliveryMachine(RuleBasedStateMachine):
     """Producers and workers, some of them late."""
 
@@ -165,7 +170,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     @rule(upstream=index, dependent=index)
     def add_an_edge(self, upstream: int, dependent: int) -> None:
         waiting = [m.id for m in self.model.messages.values() if m.state == "waiting"]
-        edge = Edge(pick(self.ids, upstream), pick(waiting if dependent % 4 else self.ids, dependent))
+        edge = Edge(pick(self.ids, upstream), pick(self.ids if seldom(dependent) else waiting, dependent))
         if edge.upstream != edge.dependent:
             self.both(lambda model: model.add_edge(*edge), lambda: self._commit(Changes(edges=[edge])))
 
@@ -177,7 +182,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def a_lease(self, n: int) -> Handle:
         """Mostly one that is current, sometimes any."""
         held = [h for h in self.handles if h.id in self.model.messages and self.model.messages[h.id].holds(h.token)]
-        return pick(held or self.handles if n % 4 else self.handles, -n)
+        return pick(self.handles if seldom(n) or not held else held, -n)
 
     @precondition(lambda self: any(m.state == "ready" for m in self.model.messages.values()))
     @rule(

@@ -8,7 +8,6 @@ nothing" is said here. Nothing runs in the background: what has fallen due is se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from localqueue.errors import DedupeKeyInUse, NotWaiting, QueueFull, RunCancelled, UnknownMessage
@@ -69,7 +68,7 @@ class Model:
         now = self.now
         return Counter(("expired" if m.past_ttl(now) else "ready") if m.due(now) else m.state for m in self.of(queue))
 
-    def put(self, batch: Iterable[NewMessage], limits: dict[str, Limit]) -> list[str]:
+    def put(self, batch: list[NewMessage], limits: dict[str, Limit]) -> list[str]:
         """The outcome of each message of a commit."""
         return [self._put_one(message, limits.get(message.queue)) for message in batch]
 

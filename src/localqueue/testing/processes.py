@@ -12,6 +12,7 @@ from localqueue.stores.port import Changes, Limit, QueueStore
 from localqueue.testing.harness import StoreHarness
 from localqueue.testing.steps import (
     PATIENCE,
+    Background,
     ack,
     assert_sound,
     counts,
@@ -82,13 +83,18 @@ def _mint(store: QueueStore, go: Any, answers: Any) -> None:
 class ProcessContract:
     @pytest.fixture
     def crew(self, harness: StoreHarness) -> Any:
-        """Starts `count` processes that begin together, and returns what each answered."""
+        """Starts processes (and four threads here, if asked) that begin together; what each of them answered."""
 
-        def run(work: Any, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        def run(work: Any, arguments: list[tuple[Any, ...]], *, in_threads_of: QueueStore | None = None) -> list[Any]:
             context = harness.context()
-            go, answers = context.Barrier(len(arguments)), context.Queue()
+            beside = 0 if in_threads_of is None else 4
+            go, answers = context.Barrier(len(arguments) + beside), context.Queue()
             processes = [harness.in_process(work, go, answers, *extra) for extra in arguments]
-            results = [answers.get(timeout=PATIENCE * 2) for _ in processes]
+            threads = Background()
+            for n in range(beside):
+                threads.start(work, in_threads_of, go, answers, *arguments[n % len(arguments)])
+            results = [answers.get(timeout=PATIENCE * 2) for _ in range(len(arguments) + beside)]
+            threads.join()
             finish(processes)
             return results
 
@@ -103,9 +109,12 @@ class ProcessContract:
 
     @pytest.mark.multiprocess
     @pytest.mark.slow
-    def test_processes_and_batches_claim_500_messages_exactly_once_each(self, live: QueueStore, crew: Any) -> None:
+    def test_four_threads_and_four_processes_claim_500_messages_exactly_once_each(
+        self, live: QueueStore, crew: Any
+    ) -> None:
         ids = put_many(live, (str(n) for n in range(500)))
-        claimed = crew(_claim_and_ack, [(1,), (1,), (5,), (20,)])
+        claimed = crew(_claim_and_ack, [(1,), (1,), (5,), (20,)], in_threads_of=live)
+        assert len(claimed) == 8
         assert sorted(message_id for part in claimed for message_id in part) == ids
         assert counts(live) == {}
         assert_sound(live)

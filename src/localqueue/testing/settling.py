@@ -89,6 +89,25 @@ class SettlingContract:
         assert store.record("result", "a") is not None
         assert_sound(store)
 
+    def test_a_batch_of_acks_sets_free_what_each_of_them_would(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store, payload="retried", priority=1)
+        release(store, take(store, timeout=60), error=ERROR)
+        retried = take(store, timeout=60)
+        ids = put_many(store, "ab", run_id="r")
+        put_many(store, "kl", ordering_key="k")
+        elsewhere = put(store, "elsewhere", run_id="r")
+        join = put(store, "joins", after=(*ids, elsewhere))
+        held = [retried, *lease(store, limit=10), take(store, "elsewhere")]
+        assert [message.attempts for message in held] == [2, 1, 1, 1, 1]
+        assert store.commit(Changes(settle=_acks(*held))).settled == [True] * 5
+        assert counts(store) == {"ready": 1}
+        assert take(store).payload == "l"
+        assert take(store, "joins").id == join
+        run = store.run("r")
+        assert run is not None
+        assert (run.done, run.state) == (3, "succeeded")
+        assert_sound(store, ["jobs", "elsewhere", "joins"])
+
     def test_the_same_lease_settled_twice_in_a_commit_is_stale_the_second_time(self, store: QueueStore) -> None:
         put(store)
         message = take(store)

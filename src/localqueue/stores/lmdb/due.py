@@ -19,7 +19,7 @@ from localqueue.stores.port import STATES
 def settle_due(tx: Tx, queue: QueueRow, *, max_attempts: int | None, limit: int, leases: bool = True) -> None:
     """Move up to `limit` due messages of a queue on, and set when the next one is due.
 
-    Without `leases` those whose lease ran out stay: only a claim knows how many attempts they may have.
+    Without `leases` those whose lease ran out stay: a claim may know better how many attempts they have.
     """
     states = [state for state in range(DEAD) if leases or state != INFLIGHT]
     passed = [reads.overdue(tx.txn, queue.id, state, tx.now) for state in states]
@@ -37,7 +37,10 @@ def is_due(tx: Tx, row: MessageRow) -> bool:
 
 
 def fall(tx: Tx, row: MessageRow, *, max_attempts: int | None) -> None:
-    """Make of a due message what it has become."""
+    """Make of a due message what it has become.
+
+    An expired lease is judged by the attempt limit it was taken with, or else by `max_attempts`.
+    """
     state = row.state
     fallen = rules.fall_due(
         STATES[state],
@@ -45,7 +48,7 @@ def fall(tx: Tx, row: MessageRow, *, max_attempts: int | None) -> None:
         available_at=row.available_at,
         expires_at=row.expires_at,
         attempts_used=row.attempts - row.forgiven,
-        max_attempts=max_attempts,
+        max_attempts=max_attempts if row.most < 0 else row.most,
     )
     error = to_json(fallen.error)
     if fallen.event is not None:

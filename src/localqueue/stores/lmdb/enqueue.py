@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
-from localqueue.errors import NotWaiting, QueueFull, SubscriptionsChanged, UnknownMessage
+from localqueue.errors import QueueFull, SubscriptionsChanged
 from localqueue.stores import rules
 from localqueue.stores.lmdb import keys, reads
+from localqueue.stores.lmdb.dependencies import Wiring, wait_for
 from localqueue.stores.lmdb.due import fall, is_due, settle_due
 from localqueue.stores.lmdb.rows import (
     BLOCKED,
     CODE,
-    DEAD,
     EXPIRED,
     INFLIGHT,
     READY,
-    WAITING,
     MessageRow,
     pack_content,
 )
 from localqueue.stores.lmdb.tx import Tx
-from localqueue.stores.port import STATES, Changes, Edge, Enqueued, Limit, NewMessage, Payload
+from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage, Payload
 
 
-def enqueue(tx: Tx, changes: Changes) -> list[Enqueued]:
+def enqueue(tx: Tx, changes: Changes, wiring: Wiring) -> list[Enqueued]:
     for topic, version in changes.topics.items():
         if tx.queue(tx.queue_id(topic)).subscriptions != version:
             raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
     messages = changes.enqueue
     if not any(message.after for message in messages):
-        return [_enqueue_one(tx, message, changes) for message in messages]
-    numbers = [_number(message) for message in messages]
-    tx.to_come.update(numbers)
-    done = []
-    for key, message in zip(numbers, messages, strict=True):
-        one = _enqueue_one(tx, message, changes)
-        tx.to_come.discard(key)
-        if one.outcome in ("duplicate", "dropped"):
-            tx.aliases[key] = None if one.existing is None else tx.store.ids.key_of(one.existing.id)
-        done.append(one)
-    return done
+        return [_enqueue_one(tx, message, changes, wiring) for message in messages]
+    done = {message.id: _enqueue_one(tx, message, changes, wiring) for message in wiring.in_order(messages)}
+    return [done[message.id] for message in messages]
 
 
-def _number(message: NewMessage) -> int:
-    return int(message.id[:16], 16)
-
-
-def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes) -> Enqueued:
-    duplicate = _find_duplicate(tx, message)
+def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) -> Enqueued:
+    duplicate = _find_duplicate(tx, message, wiring)
     if duplicate is not None:
         return duplicate
     diverted = False
@@ -58,16 +44,17 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes) -> Enqueued:
             raise QueueFull(message.queue, limit.maxsize)
         if limit.overflow == "drop-newest":
             tx.queue(tx.queue_id(message.queue)).dropped += 1
+            wiring.dropped.add(message.id)
             return Enqueued("dropped", "dropped", tx.now)
         if limit.overflow == "drop-oldest":
             _drop_oldest(tx, message.queue)
         else:
             message = message._replace(queue=_overflow_queue(limit))
             diverted = True
-            duplicate = _find_duplicate(tx, message)
+            duplicate = _find_duplicate(tx, message, wiring)
             if duplicate is not None:
                 return duplicate
-    state = _insert(tx, message)
+    state = _insert(tx, message, wiring)
     return Enqueued("diverted" if diverted else "stored", STATES[state], tx.now)
 
 
@@ -81,12 +68,12 @@ def put_one(tx: Tx, name: str, payload: Payload, codec: str | None) -> tuple[str
     return tx.store.ids.id_of(key), tx.now
 
 
-def _insert(tx: Tx, message: NewMessage) -> int:
+def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     now = tx.now
     if not -(1 << 63) <= message.priority < 1 << 63:
         raise OverflowError(f"priority must fit 64 bits, not {message.priority}")
     row = MessageRow(
-        key=_number(message),
+        key=int(message.id[:16], 16),
         queue=tx.queue_id(message.queue),
         state=READY,
         priority=message.priority,
@@ -98,7 +85,7 @@ def _insert(tx: Tx, message: NewMessage) -> int:
     )
     run = None if message.run_id is None else tx.run(message.run_id)
     row.run = 0 if run is None else run.id
-    row.waiting_on = sum(_add_edge(tx, upstream, row.key) for upstream in dict.fromkeys(message.after))
+    row.waiting_on = wait_for(tx, row.key, message.after, wiring)
     landed = rules.landing(
         now=now,
         available_at=row.available_at,
@@ -116,7 +103,7 @@ def _insert(tx: Tx, message: NewMessage) -> int:
     return row.state
 
 
-def _find_duplicate(tx: Tx, message: NewMessage) -> Enqueued | None:
+def _find_duplicate(tx: Tx, message: NewMessage, wiring: Wiring) -> Enqueued | None:
     if message.dedupe_key is None:
         return None
     holder = tx.txn.get(keys.dedupe(tx.queue_id(message.queue), message.dedupe_key))
@@ -127,6 +114,7 @@ def _find_duplicate(tx: Tx, message: NewMessage) -> Enqueued | None:
         fall(tx, row, max_attempts=None)  # its life is over, nobody has looked since
         return None
     existing = reads.stored_message(tx.txn, tx.store.ids, row, message.queue)
+    wiring.aliases[message.id] = existing.id
     return Enqueued("duplicate", existing.state, tx.now, existing)
 
 
@@ -164,58 +152,3 @@ def _overflow_queue(limit: Limit) -> str:
     if limit.overflow_queue is None:
         raise ValueError(f"limit {limit!r} names no overflow_queue")
     return limit.overflow_queue
-
-
-def _add_edge(tx: Tx, upstream: str, dependent: int) -> int:
-    """Record what a message comes after; 1 if that is not acked yet and was not recorded before."""
-    key = tx.store.ids.key_of(upstream)
-    if key is None:
-        raise UnknownMessage(
-            f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
-        )
-    if key in tx.to_come:
-        raise UnknownMessage(f"message {upstream!r} is not stored yet: put it before those that come after it")
-    alias = tx.aliases.get(key, key)
-    row = tx.load(alias)
-    if alias is None or row is None:
-        if alias is None or tx.txn.get(keys.removed(alias)) is not None:
-            raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
-        return 0
-    if not row.dependents:
-        row.dependents = 1
-        tx.save(row)
-    added = tx.txn.put(keys.dependent(alias, dependent), b"", overwrite=False)
-    tx.txn.put(keys.upstream(dependent, alias), b"")
-    return int(added)
-
-
-def add_edges(tx: Tx, edges: Sequence[Edge]) -> None:
-    for edge in edges:
-        row = tx.load(tx.store.ids.key_of(edge.dependent))
-        if row is None or row.state != WAITING:
-            state = "gone" if row is None else STATES[row.state]
-            raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
-        added = _add_edge(tx, edge.upstream, row.key)
-        if added:
-            row = tx.load(row.key)  # it may wait for itself, and then has just changed
-            assert row is not None
-            row.waiting_on += added
-            tx.save(row)
-
-
-def requeue(tx: Tx, row: MessageRow, delay: float) -> None:
-    """Return a message that left delivery, with a fresh attempt budget."""
-    assert row.state >= DEAD
-    available_at = tx.now + delay
-    if row.expires_at is not None and row.expires_at <= tx.now:
-        row.expires_at = None  # its life is over; returning it gives it another one
-    landed = rules.landing(
-        now=tx.now,
-        available_at=available_at,
-        expires_at=row.expires_at,
-        waiting_on=row.waiting_on,
-        key_busy=tx.key_busy(row.queue, row.ordering_key),
-    )
-    row.forgiven = row.attempts
-    tx.remember(row, "requeued")
-    tx.move(row, CODE[landed], available_at=available_at)

@@ -68,6 +68,7 @@ def _claim(tx: Tx, row: MessageRow, request: LeaseRequest) -> MessageRow:
     row.due_at = tx.now + request.timeout
     row.leased_at = tx.now
     row.leased_by = request.leased_by
+    row.most = -1 if request.max_attempts is None else request.max_attempts
     tx.save(row)
     return row
 

@@ -8,8 +8,7 @@ from localqueue.errors import DedupeKeyInUse, RecordConflict
 from localqueue.stores import rules
 from localqueue.stores.lmdb import keys, reads
 from localqueue.stores.lmdb import rows as packing
-from localqueue.stores.lmdb.enqueue import requeue as requeue_one
-from localqueue.stores.lmdb.rows import CODE, DEAD
+from localqueue.stores.lmdb.rows import CODE, DEAD, MessageRow
 from localqueue.stores.lmdb.settle import leave
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.port import STATES, RecordWrite, Settle
@@ -18,7 +17,7 @@ from localqueue.stores.port import STATES, RecordWrite, Settle
 def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
     queue = tx.queue_id(name)
     if ids is None:
-        found: Iterable[int | None] = _ended(tx, queue, DEAD, rules.NEVER)
+        found: Iterable[int | None] = reads.ended_by(tx.txn, queue, STATES[DEAD], rules.NEVER)
     else:
         found = map(tx.store.ids.key_of, ids)
     count = 0
@@ -33,27 +32,30 @@ def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
                 f"message {tx.store.ids.id_of(row.key)} can not return to queue {name!r}: a live message has its "
                 f"dedupe key {row.dedupe_key!r}; settle that one first"
             )
-        requeue_one(tx, row, delay)
+        _requeue(tx, row, delay)
         count += 1
     return count
 
 
-def _ended(tx: Tx, queue: int, state: int, until: float) -> list[int]:
-    """Keys of the messages that came into a state that ends delivery no later than `until`, by that time."""
-    found = []
-    for ended_key in keys.walk_keys(tx.txn, keys.timed_of(b"e", queue, state)):
-        _, ended_at, key = keys.timed_parts(ended_key)
-        if ended_at > until:
-            break
-        found.append(key)
-    return found
+def _requeue(tx: Tx, row: MessageRow, delay: float) -> None:
+    """Return a message to delivery with a fresh attempt budget, and without a life that is over."""
+    available_at = tx.now + delay
+    if row.expires_at is not None and row.expires_at <= available_at:
+        row.expires_at = None
+    landed = rules.landing(
+        now=tx.now,
+        available_at=available_at,
+        expires_at=row.expires_at,
+        waiting_on=row.waiting_on,
+        key_busy=tx.key_busy(row.queue, row.ordering_key),
+    )
+    row.forgiven = row.attempts
+    tx.remember(row, "requeued")
+    tx.move(row, CODE[landed], available_at=available_at)
 
 
-def prune(tx: Tx, name: str, state: str, older_than: float, dry_run: bool) -> int:
-    if CODE[state] < DEAD:
-        return 0  # a message in delivery has not left it
-    found = _ended(tx, tx.queue_id(name), CODE[state], tx.now - older_than)
-    return len(found) if dry_run else _remove(tx, found)
+def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
+    return _remove(tx, reads.ended_by(tx.txn, tx.queue_id(name), state, tx.now - older_than))
 
 
 def purge(tx: Tx, name: str) -> int:
@@ -97,6 +99,7 @@ def cancel_run(tx: Tx, run_id: str) -> int:
 
 
 def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
+    """Set or delete records. A version is never used again, so a stale `expect` can not match by chance."""
     for write in writes:
         key = keys.record(tx.store.namespace_id, write.kind, write.key)
         packed = tx.txn.get(key)
@@ -109,7 +112,7 @@ def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
         if write.value is None:
             tx.txn.delete(key)
         else:
-            tx.txn.put(key, packing.pack_record(write.key, write.value, version + 1, tx.now))
+            tx.txn.put(key, packing.pack_record(write.key, write.value, tx.store.ids.reserve(), tx.now))
 
 
 def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:

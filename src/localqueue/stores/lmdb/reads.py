@@ -153,7 +153,7 @@ def stats(txn: Txn, queue_id: int, now: float) -> QueueStats:
         by_worker_id=by_worker,
         leases_by_worker_id={name: leases for name, leases, _ in workers if leases},
         last_seen_by_worker_id={name: seen for name, _, seen in workers if seen is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(txn, queue_id, now),
+        oldest_ready_age_seconds=_oldest_ready_age(txn, queue_id, now) if kept[READY] else None,
         oldest_inflight_age_seconds=max(0.0, now - min(since)) if since else None,
         average_inflight_age_seconds=max(0.0, now - sum(since) / len(since)) if since else None,
         dropped=queue.dropped,
@@ -216,6 +216,17 @@ def _ended(txn: Txn, queue: int, state: int, behind: MessageRow | None, after: s
         row = message_row(txn, keys.last_number(key))
         if row is not None:
             yield row
+
+
+def ended_by(txn: Txn, queue: int, state: str, until: float) -> list[int]:
+    """Keys of the messages that left delivery for a state no later than `until`, by the time they did."""
+    found = []
+    for ended_key in keys.walk_keys(txn, keys.timed_of(b"e", queue, CODE[state])):
+        _, ended_at, key = keys.timed_parts(ended_key)
+        if ended_at > until:
+            break
+        found.append(key)
+    return found
 
 
 def find_run(txn: Txn, namespace: int, run_id: str) -> RunRow | None:

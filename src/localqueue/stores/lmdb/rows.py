@@ -21,7 +21,7 @@ READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED = range(len
 LAYOUT = 1
 
 _NONE = math.nan  # stands for None in a float field; no time is ever NaN
-_MESSAGE = struct.Struct("<BBBIqIIIIQ7d4i")
+_MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
 _CONTENT = struct.Struct("<BBii")
 _QUEUE = struct.Struct("<BB8qdqq")
 _RUN = struct.Struct("<BQQd")
@@ -61,6 +61,7 @@ class MessageRow:
     dependents: int = 0  # 1 when some message waits for this one
     history: int = 0  # number of the last finished attempt that was written down
     run: int = 0  # 0 is none
+    most: int = -1  # deliveries that the current lease allows in all; -1 is as many as it takes
     due_at: float | None = None  # next time the state changes by itself
     leased_at: float | None = None
     expires_at: float | None = None
@@ -80,7 +81,7 @@ class MessageRow:
         ]
         fixed = _MESSAGE.pack(
             LAYOUT, self.state, self.dependents, self.queue, self.priority, self.attempts, self.forgiven,
-            self.waiting_on, self.history, self.run, self.available_at, self.created_at,
+            self.waiting_on, self.history, self.most, self.run, self.available_at, self.created_at,
             _NONE if self.due_at is None else self.due_at,
             _NONE if self.leased_at is None else self.leased_at,
             _NONE if self.expires_at is None else self.expires_at,
@@ -92,14 +93,14 @@ class MessageRow:
 
     @staticmethod
     def unpack(key: int, value: bytes) -> MessageRow:
-        (layout, state, dependents, queue, priority, attempts, forgiven, waiting_on, history, run, available_at,
+        (layout, state, dependents, queue, priority, attempts, forgiven, waiting_on, history, most, run, available_at,
          created_at, due_at, leased_at, expires_at, failed_at, ended_at, *lengths,
          ) = _MESSAGE.unpack_from(value)  # fmt: skip
         if layout != LAYOUT:
             _require(layout, "message")
         row = MessageRow(
             key, queue, state, priority, available_at, created_at, attempts, forgiven, waiting_on, dependents,
-            history, run,
+            history, run, most,
             None if due_at != due_at else due_at,
             None if leased_at != leased_at else leased_at,
             None if expires_at != expires_at else expires_at,

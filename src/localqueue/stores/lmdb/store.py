@@ -14,8 +14,9 @@ from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores.lmdb import keys, listen, maintain, operate, reads, registry, schema
 from localqueue.stores.lmdb import lease as leasing
+from localqueue.stores.lmdb.dependencies import Wiring, add_edges
 from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.enqueue import add_edges, enqueue, put_one
+from localqueue.stores.lmdb.enqueue import enqueue, put_one
 from localqueue.stores.lmdb.rows import BLOCKED, READY
 from localqueue.stores.lmdb.settle import settle, settle_one
 from localqueue.stores.lmdb.tx import Tx
@@ -115,8 +116,9 @@ class LMDBQueueStore:
 
     def commit(self, changes: Changes) -> Committed:
         def work(tx: Tx) -> Committed:
-            enqueued = enqueue(tx, changes)
-            add_edges(tx, changes.edges)
+            wiring = Wiring()
+            enqueued = enqueue(tx, changes, wiring)
+            add_edges(tx, changes.edges, wiring)
             settled = settle(tx, changes.settle, strict=changes.strict)
             operate.write_records(tx, changes.records)
             leased = leasing.lease(tx, changes.lease) if changes.lease is not None else []
@@ -240,7 +242,10 @@ class LMDBQueueStore:
         return self._write(lambda tx: operate.requeue(tx, queue, ids, delay))
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        return self._write(lambda tx: operate.prune(tx, queue, state, older_than, dry_run))
+        if dry_run:
+            until = self._clock() - older_than
+            return self._read_queue(queue, lambda txn, q: len(reads.ended_by(txn, q, state, until)), 0)
+        return self._write(lambda tx: operate.prune(tx, queue, state, older_than))
 
     def purge(self, queue: str) -> int:
         return self._write(lambda tx: operate.purge(tx, queue))

@@ -22,7 +22,7 @@ def to_json(value: Any) -> str | None:
 
 
 class Tx:
-    __slots__ = ("_queues", "aliases", "new_queues", "now", "store", "to_come", "touched", "txn")
+    __slots__ = ("_queues", "new_queues", "now", "store", "touched", "txn")
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float) -> None:
         self.store = store
@@ -30,8 +30,6 @@ class Tx:
         self.now = now
         self.new_queues: dict[str, int] = {}
         self.touched: set[str] = set()
-        self.to_come: set[int] = set()  # messages of this commit that are not stored yet
-        self.aliases: dict[int, int | None] = {}  # messages of this commit that others stand for, or None for no one
         self._queues: dict[int, QueueRow] = {}
 
     # queues and runs
@@ -152,6 +150,7 @@ class Tx:
         row.due_at = rules.due_at(STATES[state], available_at=available_at, expires_at=row.expires_at)
         row.ended_at = self.now if state >= DEAD else None
         row.leased_at = row.leased_by = None
+        row.most = -1
         if error is not None:
             row.last_error, row.failed_at = error, self.now
         self.save(row)
@@ -183,6 +182,8 @@ class Tx:
                 return
             assert row.state == BLOCKED
             landed = rules.landing(now=self.now, available_at=row.available_at, expires_at=row.expires_at)
+            if CODE[landed] == EXPIRED:
+                self.remember(row, "expired")
             self.move(row, CODE[landed], available_at=row.available_at)
             if row.state != EXPIRED:
                 return

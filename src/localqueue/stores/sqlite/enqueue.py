@@ -10,10 +10,13 @@ from localqueue.stores import rules
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.dependencies import Wiring, wait_for
-from localqueue.stores.sqlite.due import settle_if_outlived
+from localqueue.stores.sqlite.dependencies import wait_for
+from localqueue.stores.sqlite.due import settle_due, settle_if_outlived
 from localqueue.stores.sqlite.rows import stored_message
 from localqueue.stores.sqlite.tx import BLOCKED, CODE, EXPIRED, READY, Tx
+from localqueue.stores.wiring import Wiring
+
+_DUE_A_DROP = 10_000
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -58,7 +61,7 @@ def _insert_plain(tx: Tx, messages: Sequence[NewMessage]) -> list[Enqueued]:
     except sqlite3.IntegrityError as error:
         raise IdTaken("a message id of this batch is in use") from error
     tx.connection.executemany(
-        sql.ENTER_LINE, [(ids[m.queue], -m.priority, now, key, 0) for key, m in zip(keys, messages, strict=True)]
+        sql.ENTER_LINE, [(ids[m.queue], -m.priority, now, key, 0, None) for key, m in zip(keys, messages, strict=True)]
     )
     for name, count in counts.items():
         tx.count(ids[name], READY, count)
@@ -132,7 +135,7 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     except sqlite3.IntegrityError as error:
         raise IdTaken(f"message id {message.id} is in use") from error
     if state == READY:
-        tx.enter_line(queue, message.priority, available_at, key)
+        tx.enter_line(queue, message.priority, available_at, key, 0, expires_at)
     else:
         tx.count(queue, state, 1)
     tx.due(queue, due)
@@ -168,20 +171,21 @@ def _count_dropped(tx: Tx, name: str) -> None:
 
 
 def _drop_oldest(tx: Tx, name: str) -> None:
+    """Remove the message that became available first. What has outlived its time expires instead."""
     queue = tx.queue_id(name)
+    while not settle_due(tx, queue, max_attempts=None, limit=_DUE_A_DROP):
+        tx.flush()
     row = tx.connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
-    while row is not None and settle_if_outlived(tx, row[0]):
-        row = tx.connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
-    if row is None:  # every message that counts is blocked behind an inflight one of its key
+    if row is None:  # what counts is blocked behind an inflight message of its key
         row = tx.connection.execute(
             "SELECT key FROM messages WHERE queue = ? AND ordering_key IS NOT NULL AND state = 4 ORDER BY key LIMIT 1",
             (queue,),
         ).fetchone()
-    oldest = tx.current(row[0])
+    oldest = None if row is None else tx.current(row[0])
     if oldest is not None:
         tx.connection.execute("INSERT INTO removed VALUES (?)", (oldest.key,))
         tx.delete(oldest)
-    _count_dropped(tx, name)
+        _count_dropped(tx, name)
 
 
 def _overflow_queue(limit: Limit) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -69,21 +70,16 @@ def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]
         for row in rows
     ]
     if request.consume:
-        for row in rows:
-            acked = tx.connection.execute(sql.DELETE_ACKED, (row[2],)).fetchall()
-            follow_ack(tx, queue, row[2], *acked[0])
+        keys = json.dumps([row[2] for row in rows])
+        for consumed in sorted(tx.connection.execute(sql.DELETE_CONSUMED, (keys,)).fetchall()):
+            follow_ack(tx, queue, *consumed)
     else:
         tx.connection.executemany(sql.INSERT_LEASE, leases)
         tx.due(queue, until)
         for row in rows:
-            if row[12] is not None:
-                hold_life(tx.connection, row[2])
+            if row[12] is not None:  # whether it has expired is decided when the lease ends
+                tx.connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (row[2],))
     return messages
-
-
-def hold_life(connection: sqlite3.Connection, key: int) -> None:
-    """A leased message does not expire; whether it has is decided when the lease ends."""
-    connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (key,))
 
 
 def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count: int) -> None:

@@ -86,7 +86,8 @@ _PROMISES = {
     "the line holds a message twice": ("SELECT key FROM line WHERE part IN (1, 2) GROUP BY key HAVING count(*) > 1"),
     "a ready message stands in the wrong place": (
         "SELECT m.key FROM line AS l JOIN messages AS m ON m.key = l.key WHERE l.part = 2 AND (l.queue != m.queue "
-        "OR l.rank != -m.priority OR l.position != coalesce(m.available_at, m.created_at) OR l.count != m.attempts)"
+        "OR l.rank != -m.priority OR l.position != coalesce(m.available_at, m.created_at) "
+        "OR l.count != m.attempts OR l.until IS NOT m.expires_at)"
     ),
     "an ordering key has two messages in delivery": (
         "SELECT queue || ':' || ordering_key FROM messages WHERE ordering_key IS NOT NULL AND state IN (0, 1) "

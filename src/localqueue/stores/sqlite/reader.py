@@ -28,8 +28,7 @@ class Reader:
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self.lock:
-            if self._closed:
-                raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+            self._require_open()
             try:
                 self.connection.execute("BEGIN")
                 try:
@@ -38,6 +37,19 @@ class Reader:
                     self.connection.execute("COMMIT")
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
+
+    def peek(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a read of one statement, which sees one moment without our saying so."""
+        with self.lock:
+            self._require_open()
+            try:
+                return work(self.connection)
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
 
     def close(self) -> None:
         with self.lock:

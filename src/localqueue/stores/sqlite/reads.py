@@ -10,7 +10,7 @@ from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.rows import stored_message
+from localqueue.stores.sqlite.rows import claimed_message, stored_message
 from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY
 
 
@@ -109,6 +109,14 @@ def get(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) 
     return None if row is None else stored_message(ids, connection, row)
 
 
+def claimed(
+    connection: sqlite3.Connection, ids: Mint, queue: str, key: int, token: int, since: float, until: float
+) -> StoredMessage | None:
+    """A message that was just leased; None when somebody removed it in the meantime."""
+    row = connection.execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+    return None if row is None else claimed_message(ids, connection, queue, key, token, row, since, until, None)
+
+
 def scan(
     connection: sqlite3.Connection, ids: Mint, queue: int, state: str | None, after: str | None, limit: int | None
 ) -> list[StoredMessage]:
@@ -192,3 +200,12 @@ def subscriptions(connection: sqlite3.Connection, queue: int) -> Subscriptions:
 def is_paused(connection: sqlite3.Connection, queue: int) -> bool:
     (since,) = connection.execute("SELECT since FROM line WHERE queue = ? AND part = 0", (queue,)).fetchone()
     return since is not None
+
+
+def next_expiry(connection: sqlite3.Connection, queue: int, now: float) -> float:
+    """When the next ready or blocked message outlives its time, which makes room."""
+    (due,) = connection.execute(
+        "SELECT coalesce(min(due_at), 9e999) FROM messages WHERE queue = ? AND due_at > ? AND state IN (0, 4)",
+        (queue, now),
+    ).fetchone()
+    return float(due)

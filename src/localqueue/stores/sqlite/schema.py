@@ -31,11 +31,11 @@ def prepare(connection: sqlite3.Connection, path: str, timeout: float) -> None:
     try:
         version = recognise(connection, path)
         if version == 0:
-            _run_script(connection, sql.SCHEMA)
+            run_script(connection, sql.SCHEMA)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             version = 1
         for migration in MIGRATIONS[version - 1 :]:
-            _run_script(connection, migration)
+            run_script(connection, migration)
         connection.execute(f"PRAGMA user_version = {current_version()}")
         connection.execute("COMMIT")
     except BaseException:
@@ -67,7 +67,7 @@ def recognise(connection: sqlite3.Connection, path: str) -> int:
     return 0
 
 
-def _run_script(connection: sqlite3.Connection, script: str) -> None:
+def run_script(connection: sqlite3.Connection, script: str) -> None:
     """Run statements inside the current transaction (`executescript` would commit it)."""
     statement = ""
     for line in script.splitlines(keepends=True):

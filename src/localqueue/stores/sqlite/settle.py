@@ -40,7 +40,7 @@ def _settle_one(tx: Tx, one: Settle) -> bool:
 
 
 def _ack_many(tx: Tx, settles: Sequence[Settle]) -> list[bool]:
-    """Acks of leased messages, two statements for each queue and token among them."""
+    """Acks of leased messages, one statement for each queue and token among them."""
     keys = [tx.store.ids.key_of(one.id) for one in settles]
     groups: dict[tuple[str, int | None], list[int]] = {}
     for one, key in zip(settles, keys, strict=True):
@@ -49,10 +49,8 @@ def _ack_many(tx: Tx, settles: Sequence[Settle]) -> list[bool]:
     acked: set[int] = set()
     for (name, token), wanted in groups.items():
         queue = tx.queue_id(name)
-        ended = tx.connection.execute(sql.END_LEASES, (queue, json.dumps(wanted), token)).fetchall()
-        found = [row[0] for row in ended]
-        acked.update(found)
-        rows = tx.connection.execute(sql.DELETE_ACKED_MANY, (json.dumps(found),)).fetchall()
+        rows = tx.connection.execute(sql.DELETE_ACKED, (json.dumps(wanted), queue, token)).fetchall()
+        acked.update(row[0] for row in rows)
         for row in sorted(rows, key=lambda row: row[0]):
             if row[1:] != NOTHING_FOLLOWS:
                 follow_ack(tx, queue, *row)

@@ -16,20 +16,20 @@ from typing import Any, Self, TypeVar
 
 from localqueue.ids import Mint
 from localqueue.stores import fork, rules
-from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, StoredMessage, Waiter
+from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage, Waiter
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, translated
-from localqueue.stores.sqlite.dependencies import Wiring, add_edges
+from localqueue.stores.sqlite.dependencies import add_edges
 from localqueue.stores.sqlite.enqueue import enqueue
 from localqueue.stores.sqlite.reader import Reader, ReadsQueues
-from localqueue.stores.sqlite.rows import claimed_message
-from localqueue.stores.sqlite.settle import NOTHING_FOLLOWS, follow_ack, settle
+from localqueue.stores.sqlite.settle import settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.watch import Watch
 from localqueue.stores.sqlite.writer import Execute, Writer
 from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wiring import Wiring
 
 T = TypeVar("T")
 
@@ -136,15 +136,12 @@ class SQLiteQueueStore(ReadsQueues):
             while True:
                 key = self.ids.reserve()
                 try:
-                    execute(sql.INSERT_PLAIN, (key, row, 0, now, payload, codec, None))
-                    break
+                    execute(sql.PUT_ONE, (key, row, now, payload, codec))
+                    return key, now
                 except sqlite3.IntegrityError:  # another process minted the same key
                     continue
-            execute(sql.ENTER_LINE, (row, 0, now, key, 0))
-            execute(sql.COUNT_ARRIVALS, (1, row))
-            return key, now
 
-        key, now = self._writer.run(work)
+        key, now = self._writer.run(work, one_statement=True)
         self._wake.touched((queue,))
         return self.ids.id_of(key), now
 
@@ -153,22 +150,14 @@ class SQLiteQueueStore(ReadsQueues):
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if key is None or row is None:
             return False
-        touched = {queue}
-
-        def work(execute: Execute, now: float) -> bool:
-            if not execute(sql.END_LEASE, (row, key, token)).rowcount:
-                return False
-            follows = execute(sql.DELETE_ACKED, (key,)).fetchall()[0]
-            if follows != NOTHING_FOLLOWS:
-                tx = Tx(self, self._writer.connection, now)
-                follow_ack(tx, row, key, *follows)
-                tx.flush()
-                touched.update(tx.touched)
+        acked = self._writer.run(
+            lambda execute, now: execute(sql.ACK_ONE, (key, row, token)).rowcount, one_statement=True
+        )
+        if acked:
+            self._wake.touched((queue,))
             return True
-
-        done = self._writer.run(work)
-        self._wake.touched(touched)
-        return done
+        settle = Settle(queue, message_id, "ack", token)
+        return self.commit(Changes(settle=(settle,), strict=False)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         queue, limit, timeout, leased_by, max_attempts, consume = request
@@ -176,23 +165,17 @@ class SQLiteQueueStore(ReadsQueues):
         if row is None:
             return []
 
-        def claim(execute: Execute, now: float) -> StoredMessage | None:
-            until = now + timeout
-            claimed = execute(sql.CLAIM_ONE, (row, now, until, max_attempts)).fetchall()
-            if not claimed:
-                return None
-            key, token = claimed[0]
-            execute(sql.COUNT_DEPARTURES, (1, until, row))
-            message = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
-            if message[8] is not None:
-                leasing.hold_life(self._writer.connection, key)
-            return claimed_message(self.ids, self._writer.connection, queue, key, token, message, now, until, None)
+        def claim(execute: Execute, now: float) -> tuple[list[tuple[int, int]], float]:
+            return execute(sql.CLAIM_ONE, (row, now, now + timeout, max_attempts)).fetchall(), now
 
         if limit == 1 and not consume and leased_by is None:
-            message = self._writer.run(claim)
-            if message is not None:
+            claimed, now = self._writer.run(claim, one_statement=True)
+            if claimed:
                 self._wake.touched((queue,))
-                return [message]
+                message = self._reader.peek(
+                    lambda c: reads.claimed(c, self.ids, queue, *claimed[0], now, now + timeout)
+                )
+                return [message] if message is not None else self.lease(request)
             if not self._look_again(row):
                 return []
         while True:
@@ -201,11 +184,9 @@ class SQLiteQueueStore(ReadsQueues):
                 return messages
 
     def _look_again(self, queue: int) -> bool:
-        """Whether an unsuccessful claim may have been held up by a timer."""
-        until = self._reader.run(
-            lambda c: c.execute("SELECT until FROM line WHERE queue = ? AND part = 0", (queue,)).fetchone()[0]
-        )
-        return bool(until <= self._clock())
+        """Whether an unsuccessful claim was only held up: by a timer, or by a message that can expire."""
+        (ready, _, until, paused_at) = self._reader.peek(lambda c: c.execute(sql.LOOK, (queue,)).fetchone())
+        return paused_at is None and (ready > 0 or until <= self._clock())
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         return self._write(lambda tx: leasing.renew(tx, leases, timeout))
@@ -286,14 +267,13 @@ class SQLiteQueueStore(ReadsQueues):
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         def check() -> tuple[bool, float]:
-            now, next_due, room = self._clock(), rules.NEVER, True
-            for name, maxsize in limits.items():
-                for ready, blocked, due, _ in self._look([name]):
-                    if ready + blocked >= maxsize and due > now:
-                        room, next_due = False, min(next_due, due)
-            return room, next_due
+            full = [name for name, maxsize in limits.items() if self.load(name) >= maxsize]
+            return not full, min((self._read(name, self._next_expiry, rules.NEVER) for name in full), default=0.0)
 
         return StoreWaiter(self._wake, tuple(limits), check, self._clock)
+
+    def _next_expiry(self, connection: sqlite3.Connection, queue: int) -> float:
+        return reads.next_expiry(connection, queue, self._clock())
 
     def listen_run(self, run_id: str) -> Waiter:
         seen = [self.run(run_id)]

@@ -153,15 +153,17 @@ class Tx:
             },
         )
         if state == READY:
-            self.enter_line(message.queue, message.priority, available_at, message.key, message.attempts)
+            self.enter_line(message.queue, message.priority, available_at, message.key, message.attempts, expires_at)
         else:
             self.count(message.queue, state, 1)
         self.due(message.queue, due)
         if state >= DEAD and message.holds_key:
             self.free_key(message.queue, message.ordering_key)
 
-    def enter_line(self, queue: int, priority: int, position: float, key: int, attempts: int = 0) -> None:
-        self.connection.execute(sql.ENTER_LINE, (queue, -priority, position, key, attempts))
+    def enter_line(
+        self, queue: int, priority: int, position: float, key: int, attempts: int, expires_at: float | None
+    ) -> None:
+        self.connection.execute(sql.ENTER_LINE, (queue, -priority, position, key, attempts, expires_at))
         self.count(queue, READY, 1)
 
     def _leave(self, message: Current) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from localqueue.errors import QueueStoreClosedError
-from localqueue.stores.sqlite.connection import patiently, translate
+from localqueue.stores.sqlite.connection import is_busy, patiently, translate
 
 T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
@@ -51,10 +51,11 @@ class Writer:
         self._closed = False
         self._begun = False
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Work[T], *, one_statement: bool = False) -> T:
+        """`one_statement` says that the work is a single write, which is a transaction without our saying so."""
         if self.lock.acquire(blocking=False):
             try:
-                return self._run_alone(work)
+                return self._run_statement(work) if one_statement else self._run_alone(work)
             finally:
                 self.lock.release()
         ticket: _Ticket[T] = _Ticket(work)
@@ -93,9 +94,30 @@ class Writer:
             self._undo()
             raise
 
-    def _begin(self) -> None:
+    def _run_statement(self, work: Work[T]) -> T:
+        self._require_open()
+        edge = self.on_edge
+        if edge is not None:
+            edge("begun")
+            edge("applied")
+        try:
+            value = work(self.execute, self._clock())
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise translate(error, self._path) from error
+            value = patiently(lambda: work(self.execute, self._clock()), self._path, self._timeout)
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        if edge is not None:
+            edge("committed")
+        return value
+
+    def _require_open(self) -> None:
         if self._closed:
             raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+
+    def _begin(self) -> None:
+        self._require_open()
         try:
             self.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:

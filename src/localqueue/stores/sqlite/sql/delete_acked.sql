@@ -1,1 +1,5 @@
-DELETE FROM messages WHERE key = ? RETURNING history, dependents, run, ordering_key
+DELETE FROM messages
+ WHERE key IN (SELECT value FROM json_each(?1))
+   AND EXISTS (SELECT 1 FROM line
+                WHERE queue = ?2 AND part = 1 AND rank = 0 AND position = 0 AND key = messages.key AND count = ?3)
+RETURNING key, history, dependents, run, ordering_key

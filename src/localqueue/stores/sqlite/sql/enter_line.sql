@@ -1,1 +1,1 @@
-INSERT INTO line (queue, part, rank, position, key, count) VALUES (?, 2, ?, ?, ?, ?)
+INSERT INTO line (queue, part, rank, position, key, count, until) VALUES (?, 2, ?, ?, ?, ?, ?)

@@ -59,7 +59,8 @@ CREATE INDEX messages_run ON messages (run) WHERE run IS NOT NULL;
 --      since = when the queue was paused
 --   1  a leased message: count = its token, until and since = end and start of the lease, by = the worker,
 --      most = how many attempts it may have
---   2  a ready message: rank = minus its priority, position = when it became available, count = its attempts
+--   2  a ready message: rank = minus its priority, position = when it became available, count = its attempts,
+--      until = when it expires
 --   3  the tail row: count = messages that ever entered the ready part
 -- Head, leases and the next ready messages are neighbours in one B-tree, as are the last ready message and the tail row.
 -- A put writes one page here and one of messages, a lease one page, an ack one here and one of messages; and
@@ -77,6 +78,27 @@ CREATE TABLE line (
   most     INTEGER,
   PRIMARY KEY (queue, part, rank, position, key)
 ) WITHOUT ROWID;
+
+-- The three everyday writes are one statement each, and so one call and one transaction:
+-- an insert into `putting`, an update of the first ready row of `line` to a lease, and a delete from `messages`.
+CREATE VIEW putting AS SELECT key, queue, priority, created_at, payload, codec, headers FROM messages;
+
+CREATE TRIGGER message_put INSTEAD OF INSERT ON putting BEGIN
+  INSERT INTO messages (key, queue, state, priority, created_at, payload, codec, headers)
+  VALUES (NEW.key, NEW.queue, 0, NEW.priority, NEW.created_at, NEW.payload, NEW.codec, NEW.headers);
+  INSERT INTO line (queue, part, rank, position, key, count)
+  VALUES (NEW.queue, 2, -NEW.priority, NEW.created_at, NEW.key, 0);
+  UPDATE line SET count = count + 1 WHERE queue = NEW.queue AND part = 3 AND rank = 0 AND position = 0 AND key = 0;
+END;
+
+CREATE TRIGGER message_claimed AFTER UPDATE OF part ON line BEGIN
+  UPDATE line SET count = count + 1, until = min(until, NEW.until)
+   WHERE queue = NEW.queue AND part = 0 AND rank = 0 AND position = 0 AND key = 0;
+END;
+
+CREATE TRIGGER message_removed AFTER DELETE ON messages BEGIN
+  DELETE FROM line WHERE queue = OLD.queue AND part = 1 AND rank = 0 AND position = 0 AND key = OLD.key;
+END;
 
 CREATE TABLE dependencies (
   upstream  INTEGER NOT NULL,

@@ -1,0 +1,1 @@
+INSERT INTO putting (key, queue, priority, created_at, payload, codec) VALUES (?, ?, 0, ?, ?, ?)
