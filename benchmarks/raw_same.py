@@ -17,6 +17,7 @@ from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.schema import run_script
 
 QUEUE = 1
+ANOTHER_ROW = ", (?, ?, 0, ?, ?, ?, ?, ?)"
 Handle = tuple[int, int, Any]
 
 
@@ -53,10 +54,12 @@ class Adapter:
         first = time.time_ns()
         self.execute("BEGIN IMMEDIATE")
         now = time.time()
-        rows = [(first + i, QUEUE, 0, now, payload, None, None) for i, payload in enumerate(payloads)]
-        self.connection.executemany(sql.INSERT_PLAIN, rows)
-        self.connection.executemany(sql.ENTER_LINE, [(QUEUE, 0, now, row[0], 0, None) for row in rows])
-        self.execute(sql.COUNT_ARRIVALS, (len(rows), QUEUE))
+        for start in range(0, len(payloads), 100):
+            part = payloads[start : start + 100]
+            values = [v for i, p in enumerate(part, first + start) for v in (i, QUEUE, 0, now, p, None, None)]
+            self.execute(sql.INSERT_PLAIN + ANOTHER_ROW * (len(part) - 1), values)
+        self.execute(sql.ENTER_LINE_MANY, (first, first + len(payloads) - 1, QUEUE, now))
+        self.execute(sql.COUNT_ARRIVALS, (len(payloads), QUEUE))
         self.execute("COMMIT")
 
     def try_lease(self) -> Handle | None:

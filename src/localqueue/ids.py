@@ -12,6 +12,8 @@ import random
 import secrets
 import threading
 import time
+from collections.abc import Sequence
+from typing import overload
 
 _EPOCH_US = 1_577_836_800_000_000  # 2020-01-01, keeps keys within 63 bits until 2091
 _MASK = (1 << 64) - 1
@@ -20,6 +22,28 @@ _MASK = (1 << 64) - 1
 def new_secret() -> int:
     """An odd number that fits a signed 64-bit column."""
     return secrets.randbits(62) | 1
+
+
+class IdRange(Sequence[str]):
+    """Ids of consecutive keys, each made when it is looked at."""
+
+    __slots__ = ("_keys", "_mint")
+
+    def __init__(self, mint: Mint, keys: range) -> None:
+        self._mint = mint
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return IdRange(self._mint, self._keys[index])
+        return self._mint.id_of(self._keys[index])
 
 
 class Mint:

@@ -48,7 +48,7 @@ class QueueMessage(Generic[T]):
         A frozen dataclass sets its fields one by one through `object.__setattr__`: for this many, a tenth of a put.
         """
         message = object.__new__(cls)
-        message.__dict__.update(fields)
+        object.__setattr__(message, "__dict__", fields)
         return message
 
 

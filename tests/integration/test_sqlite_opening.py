@@ -80,6 +80,42 @@ def test_a_store_that_another_process_makes_while_we_look_at_the_file_is_not_for
         open_overtaken(str(tmp_path / f"overtaken-{nth}"), nth, monkeypatch)
 
 
+def open_interfered(path: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Open a new file; the nth statement that needs a lock does not get it at once. How many need one."""
+    connect = sqlite3.connect
+    count = 0
+
+    class Interfered(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            nonlocal count
+            settings = ("PRAGMA synchronous", "PRAGMA wal_autocheckpoint", "PRAGMA temp_store")
+            if not self.in_transaction and not statement.startswith(settings):
+                count += 1
+                if count == nth:
+                    busy = sqlite3.OperationalError("database is locked")
+                    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                    raise busy
+            return super().execute(statement, *arguments)
+
+    def connect_interfered(*arguments: Any, timeout: float, **options: Any) -> sqlite3.Connection:
+        patient = timeout > 0  # SQLite itself waits for those
+        return connect(*arguments, timeout=timeout, factory=sqlite3.Connection if patient else Interfered, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connect_interfered)
+        SQLiteQueueStore(path).close()
+    return count
+
+
+def test_a_lock_that_another_process_holds_for_a_moment_is_waited_out_at_every_step_of_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = open_interfered(str(tmp_path / "alone"), 0, monkeypatch)
+    assert steps >= 4
+    for nth in range(1, steps + 1):
+        open_interfered(str(tmp_path / f"interfered-{nth}"), nth, monkeypatch)
+
+
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "store"
     path.touch()

@@ -66,6 +66,14 @@ def test_a_lease_without_a_worker_names_none(queue: PersistentQueue[Any], clock:
     assert message.attempt_history == [{"type": "leased", "at": clock(), "attempt": 1}]
 
 
+@pytest.mark.parametrize(("worker", "error"), [(5, TypeError), ("", ValueError), ("\ud800", ValueError)], ids=repr)
+def test_a_worker_is_named_by_text(queue: PersistentQueue[Any], worker: Any, error: type[Exception]) -> None:
+    queue.put("x")
+    with pytest.raises(error, match="leased_by"):
+        queue.get_message(block=False, leased_by=worker)
+    assert queue.qsize() == 1
+
+
 def test_a_leased_message_is_not_delivered_to_another(queue: PersistentQueue[Any]) -> None:
     queue.put("x")
     queue.get_message(block=False)

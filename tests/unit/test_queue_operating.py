@@ -231,6 +231,14 @@ def test_messages_can_be_read_page_by_page(queue: PersistentQueue[Any]) -> None:
         queue.messages(state="lost")
 
 
+@pytest.mark.parametrize("limit", [1.5, "2", True])
+def test_a_limit_is_an_integer(queue: PersistentQueue[Any], limit: Any) -> None:
+    queue.put("x", run_id="r")
+    for call in (queue.messages, queue.dead_letters, lambda limit: queue.run_messages("r", limit=limit)):
+        with pytest.raises(TypeError, match="limit must be an integer"):
+            call(limit=limit)
+
+
 def test_dead_letters_can_be_read_page_by_page(queue: PersistentQueue[Any], clock: FakeClock) -> None:
     messages = queue.put_many(range(4))
     for n in (2, 0, 3, 1):

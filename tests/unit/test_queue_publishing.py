@@ -43,6 +43,19 @@ def topic(store: Any, *subscribers: str, **options: Any) -> PersistentQueue[Any]
     )
 
 
+def tell_when_waiting_for_capacity(store: Any) -> threading.Event:
+    """An event that is set once a publisher has found a subscriber full and waits for room."""
+    waiting, listen = threading.Event(), store.listen_capacity
+
+    def listen_and_tell(limits: Any) -> Any:
+        waiter = listen(limits)
+        waiting.set()
+        return waiter
+
+    store.listen_capacity = listen_and_tell
+    return waiting
+
+
 def test_every_subscriber_gets_a_copy_and_the_topic_keeps_none(store: MemoryQueueStore) -> None:
     events = topic(store, "billing", "audit")
     published = events.put({"order": 1})
@@ -129,14 +142,7 @@ def test_a_blocked_publish_raises_full_at_its_timeout(store: MemoryQueueStore) -
 def test_a_blocked_publish_goes_on_when_every_subscriber_has_room(store: MemoryQueueStore) -> None:
     events = topic(store, "a", "b", maxsize=1)
     events.put(1)
-    waiting, listen = threading.Event(), store.listen_capacity
-
-    def listen_and_tell(limits: Any) -> Any:
-        waiter = listen(limits)
-        waiting.set()
-        return waiter
-
-    store.listen_capacity = listen_and_tell  # type: ignore[method-assign]
+    waiting = tell_when_waiting_for_capacity(store)
     background = Background()
     background.start(events.put, 2)
     assert waiting.wait(PATIENCE)
@@ -145,6 +151,30 @@ def test_a_blocked_publish_goes_on_when_every_subscriber_has_room(store: MemoryQ
     events.subscriber_queue("a").get_message(block=False)
     background.join()
     assert [events.subscriber_queue(name).get_nowait() for name in ("a", "b")] == [2, 2]
+
+
+def test_a_blocked_publish_goes_on_when_the_full_subscriber_leaves(store: MemoryQueueStore) -> None:
+    """A subscriber that died with a full queue can be taken out without restarting its publishers."""
+    events = topic(store, maxsize=1)
+    events.subscribe("alive")
+    events.subscribe("dead")
+    events.put(1)
+    alive = events.subscriber_queue("alive")
+    alive.ack(alive.get_message(block=False))
+    waiting = tell_when_waiting_for_capacity(store)
+    published = threading.Event()
+
+    def publish() -> None:
+        events.put(2)
+        published.set()
+
+    background = Background()
+    background.start(publish)
+    assert waiting.wait(PATIENCE)
+    events.unsubscribe("dead")
+    assert published.wait(3)
+    background.join()
+    assert alive.get_nowait() == 2
 
 
 def test_a_dropping_topic_drops_per_subscriber(store: MemoryQueueStore) -> None:

@@ -108,6 +108,22 @@ def test_an_error_is_recorded_with_the_failure(
     assert seen.attempt_history[-1] == {"type": event, "at": clock(), "attempt": 1, "last_error": recorded}
 
 
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("call", ["release", "dead_letter"])
+def test_an_error_that_can_not_be_printed_does_not_stop_the_settling(queue: PersistentQueue[Any], call: str) -> None:
+    queue.put("x")
+    message = queue.get_message(block=False)
+    assert getattr(queue, call)(message, error=UnprintableError())
+    seen = queue.inspect(message.id)
+    assert seen is not None
+    assert seen.last_error is not None
+    assert seen.last_error["type"] == "UnprintableError"
+
+
 def test_a_release_without_an_error_keeps_the_last_one(queue: PersistentQueue[Any], clock: FakeClock) -> None:
     queue.put("x")
     queue.release(queue.get_message(block=False), error="first")

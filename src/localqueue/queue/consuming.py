@@ -38,6 +38,11 @@ class Consuming(QueueCore[T]):
         Raises `queue.Empty` when nothing became available. With at-most-once delivery the message is gone from the
         store when this returns.
         """
+        if timeout is None and leased_by is None:
+            leased = self.store.lease(self._request)
+            message = self._leased(leased[0]) if leased else None
+            if message is not None:
+                return message
         return self._get(1, block, timeout, leased_by)[0]
 
     def get_messages(

@@ -151,25 +151,28 @@ class QueueCore(Generic[T]):
             f"{self._codec.name!r}; open the queue with that codec= and requeue the message"
         )
 
-    def _message(self, s: StoredMessage, value: T) -> QueueMessage[T]:
+    def _message(self, stored: StoredMessage, value: T) -> QueueMessage[T]:
+        (message_id, queue, state, _, _, priority, attempts, created_at, available_at, leased_until, leased_by,
+         last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
+         history) = stored  # fmt: skip
         return QueueMessage.of(
-            id=s.id,
+            id=message_id,
             value=value,
-            queue=s.queue,
-            state=READY if s.state == DELAYED else s.state,
-            attempts=s.attempts,
-            created_at=s.created_at,
-            available_at=s.available_at,
-            leased_until=s.leased_until,
-            leased_by=s.leased_by,
-            last_error=s.last_error,
-            failed_at=s.failed_at,
-            attempt_history=list(s.history),
-            dedupe_key=s.dedupe_key,
-            priority=s.priority,
-            headers={} if s.headers is None else json.loads(s.headers),
-            ordering_key=s.ordering_key,
-            expires_at=s.expires_at,
-            run_id=s.run_id,
-            waiting_on=s.waiting_on,
+            queue=queue,
+            state=READY if state == DELAYED else state,
+            attempts=attempts,
+            created_at=created_at,
+            available_at=available_at,
+            leased_until=leased_until,
+            leased_by=leased_by,
+            last_error=last_error,
+            failed_at=failed_at,
+            attempt_history=list(history),
+            dedupe_key=dedupe_key,
+            priority=priority,
+            headers={} if headers is None else json.loads(headers),
+            ordering_key=ordering_key,
+            expires_at=expires_at,
+            run_id=run_id,
+            waiting_on=waiting_on,
         )

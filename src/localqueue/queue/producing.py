@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
 from localqueue.message import QueueMessage
 from localqueue.policies import Throttling, subscriber_queue_name
+from localqueue.queue.batch import StoredBatch
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_put_options, check_timeout, encode_headers, upstream_ids
 from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, NewMessage, Outcome
@@ -86,11 +87,27 @@ class Producing(QueueCore[T]):
         ordering_key: str | None = None,
         run_id: str | None = None,
         after: Iterable[QueueMessage[Any] | str] = (),
-    ) -> list[QueueMessage[T]]:
+    ) -> Sequence[QueueMessage[T]]:
         """Store all items in one transaction, in order, or none of them."""
         values = tuple(items)
         if not values:
             return []
+        if (
+            self._plain
+            and timeout is None
+            and after == ()
+            and type(delay) is float
+            and delay == 0.0
+            and type(priority) is int
+            and priority == 0
+            and ordering_key is None
+            and headers is None
+            and run_id is None
+            and ttl is None
+        ):
+            payloads = [self._codec.encode(value) for value in values]
+            ids, at = self.store.put_batch(self.name, payloads, self._codec_name)
+            return StoredBatch(self.name, values, ids, at)
         limit = self._limit
         if limit is not None and limit.overflow == "reject" and len(values) > limit.maxsize:
             raise ValueError(

@@ -240,9 +240,12 @@ class QueueStore(Protocol):
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         """New expiry of each lease that is still held, None for the others."""
 
-    # the same for one message, which a store can do with less ceremony
+    # the same for plain messages, which a store can do with less ceremony
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         """Commit one new message without options; its id and the time it was created."""
+
+    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+        """Commit new messages without options, all or none; their ids in order and the time they were created."""
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         """Commit one ack; False when the lease is not current."""

@@ -122,6 +122,17 @@ class LeaseContract:
         assert dead.last_error["type"] == "AttemptsExhausted"
         assert_sound(store)
 
+    def test_a_requeued_message_may_be_lost_by_its_consumers_as_often_as_a_new_one(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put(store)
+        for _ in range(2):
+            for _ in range(2):
+                take(store, timeout=5, max_attempts=2)
+                clock.advance(5)
+            assert lease(store, max_attempts=2) == []
+            assert store.requeue("jobs") == 1
+
     def test_consume_delivers_at_most_once(self, store: QueueStore, clock: FakeClock) -> None:
         put_many(store, "abc", run_id="r")
         taken = lease(store, limit=2, consume=True, leased_by="w")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from localqueue.errors import QueueStoreClosedError
+from localqueue.errors import IdTaken, QueueStoreClosedError
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores.lmdb import keys, listen, maintain, operate, reads, registry, schema
@@ -27,6 +27,7 @@ from localqueue.stores.port import (
     Committed,
     Lease,
     LeaseRequest,
+    NewMessage,
     Payload,
     Record,
     Settle,
@@ -128,6 +129,17 @@ class LMDBQueueStore:
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._write(lambda tx: put_one(tx, queue, payload, codec))
+
+    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+        while True:
+            ids = self.mint(len(payloads))
+            messages = [
+                NewMessage(new_id, queue, payload, codec) for new_id, payload in zip(ids, payloads, strict=True)
+            ]
+            try:
+                return ids, self.commit(Changes(enqueue=messages)).enqueued[0].at
+            except IdTaken:
+                continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         if self._find_queue(queue) is None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from localqueue.errors import QueueStoreError
 from localqueue.stores.lmdb.driver import Txn, translate
 
 if TYPE_CHECKING:
@@ -52,19 +52,24 @@ class Writer:
 
     def run(self, work: Work[T], *, clock: Callable[[], float], timeout: float) -> T:
         ticket: _Ticket[T] = _Ticket(work, clock, timeout)
-        self._waiting.append(ticket)
-        with self.lock:
-            if not ticket.done:
-                self.leader = threading.get_ident()
-                try:
-                    self._lead()
-                finally:
-                    self.leader = None
+        try:
+            self._waiting.append(ticket)
+            with self.lock:
+                if not ticket.done:
+                    self.leader = threading.get_ident()
+                    try:
+                        self._lead(ticket)
+                    finally:
+                        self.leader = None
+        except BaseException:
+            with suppress(ValueError):  # nobody may run it any more
+                self._waiting.remove(ticket)
+            raise
         if ticket.error is not None:
             raise ticket.error
         return cast("T", ticket.value)
 
-    def _lead(self) -> None:
+    def _lead(self, mine: _Ticket[Any]) -> None:
         group: list[_Ticket[Any]] = []
         while self._waiting and len(group) < _MOST_IN_A_GROUP:
             group.append(self._waiting.popleft())
@@ -80,11 +85,13 @@ class Writer:
             for ticket in group:
                 ticket.error = ticket.error or failure
         except BaseException:
-            # An interrupt after the commit took effect must not look like a failure to the other threads.
+            # An interrupt is this thread's alone: the others run their work again, unless the commit took effect.
             if not self._transaction or environment.last_transaction() < self._transaction:
-                interrupted = QueueStoreError("interrupted; nothing was changed", path=environment.path)
-                for ticket in group:
-                    ticket.error = ticket.error or interrupted
+                others = [ticket for ticket in group if ticket is not mine]
+                for ticket in others:
+                    ticket.error = ticket.value = None
+                self._waiting.extendleft(reversed(others))
+                group = [mine]
             raise
         finally:
             for ticket in group:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
 from localqueue.stores import rules
-from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage
+from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage, Payload
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.dependencies import wait_for
@@ -17,6 +17,10 @@ from localqueue.stores.sqlite.tx import BLOCKED, CODE, EXPIRED, READY, Tx
 from localqueue.stores.wiring import Wiring
 
 _DUE_A_DROP = 10_000
+_COLUMNS = 7
+_ROWS_A_STATEMENT = 100
+_ANOTHER_ROW = ", (?, ?, 0, ?, ?, ?, ?, ?)"
+_INSERT_ROWS = sql.INSERT_PLAIN + _ANOTHER_ROW * (_ROWS_A_STATEMENT - 1)
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -66,6 +70,27 @@ def _insert_plain(tx: Tx, messages: Sequence[NewMessage]) -> list[Enqueued]:
     for name, count in counts.items():
         tx.count(ids[name], READY, count)
     return [Enqueued("stored", STATES[READY], now)] * len(messages)
+
+
+def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | None, keys: range) -> None:
+    """Plain messages of one queue, many rows a statement."""
+    row, now = tx.queue_id(queue), tx.now
+    try:
+        for start in range(0, len(payloads), _ROWS_A_STATEMENT):
+            part = [
+                value
+                for key, payload in zip(
+                    keys[start : start + _ROWS_A_STATEMENT], payloads[start : start + _ROWS_A_STATEMENT], strict=True
+                )
+                for value in (key, row, 0, now, payload, codec, None)
+            ]
+            rows = len(part) // _COLUMNS
+            statement = _INSERT_ROWS if rows == _ROWS_A_STATEMENT else sql.INSERT_PLAIN + _ANOTHER_ROW * (rows - 1)
+            tx.connection.execute(statement, part)
+    except sqlite3.IntegrityError as error:
+        raise IdTaken("a message id of this batch is in use") from error
+    tx.connection.execute(sql.ENTER_LINE_MANY, (keys[0], keys[-1], row, now))
+    tx.count(row, READY, len(payloads))
 
 
 def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) -> Enqueued:

@@ -28,7 +28,7 @@ class Reader:
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self.lock:
-            self._require_open()
+            self.require_open()
             try:
                 self.connection.execute("BEGIN")
                 try:
@@ -38,16 +38,7 @@ class Reader:
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
 
-    def peek(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a read of one statement, which sees one moment without our saying so."""
-        with self.lock:
-            self._require_open()
-            try:
-                return work(self.connection)
-            except sqlite3.Error as error:
-                raise translate(error, self._path) from error
-
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
         if self._closed:
             raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
 

@@ -10,7 +10,7 @@ from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.rows import claimed_message, stored_message
+from localqueue.stores.sqlite.rows import stored_message
 from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY
 
 
@@ -107,14 +107,6 @@ def get(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) 
         f"{sql.FULL_ROW} WHERE m.key = ? AND m.queue = ?", (ids.key_of(message_id), queue)
     ).fetchone()
     return None if row is None else stored_message(ids, connection, row)
-
-
-def claimed(
-    connection: sqlite3.Connection, ids: Mint, queue: str, key: int, token: int, since: float, until: float
-) -> StoredMessage | None:
-    """A message that was just leased; None when somebody removed it in the meantime."""
-    row = connection.execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
-    return None if row is None else claimed_message(ids, connection, queue, key, token, row, since, until, None)
 
 
 def scan(

@@ -11,7 +11,6 @@ import sqlite3
 from localqueue.errors import QueueStoreVersionError
 from localqueue.ids import new_secret
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.connection import patiently
 
 APPLICATION_ID = 0x6C71_7565  # "lque"
 
@@ -23,11 +22,11 @@ def current_version() -> int:
     return len(MIGRATIONS) + 1
 
 
-def prepare(connection: sqlite3.Connection, path: str, timeout: float) -> None:
-    """Make sure the file has the current schema; several processes may do so at once."""
+def prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Make sure the file has the current schema; several processes may do so at once. Busy leaves it as it was."""
     if recognise(connection, path) == current_version():
         return
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), path, timeout)
+    connection.execute("BEGIN IMMEDIATE")
     try:
         version = recognise(connection, path)
         if version == 0:
@@ -77,17 +76,13 @@ def run_script(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
-def namespace(connection: sqlite3.Connection, name: str, path: str, timeout: float) -> tuple[int, int]:
+def namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
     """Row and secret of a namespace, made on first use."""
     find = "SELECT id, secret FROM namespaces WHERE name = ?"
     row = connection.execute(find, (name,)).fetchone()
     if row is None:
-        patiently(
-            lambda: connection.execute(
-                "INSERT INTO namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
-            ),
-            path,
-            timeout,
+        connection.execute(
+            "INSERT INTO namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
         )
         row = connection.execute(find, (name,)).fetchone()
     return int(row[0]), int(row[1])

@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from localqueue.ids import Mint
+from localqueue.errors import IdTaken
+from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork, rules
 from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage, Waiter
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, translated
+from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently, translated
 from localqueue.stores.sqlite.dependencies import add_edges
-from localqueue.stores.sqlite.enqueue import enqueue
+from localqueue.stores.sqlite.enqueue import enqueue, insert_batch
 from localqueue.stores.sqlite.reader import Reader, ReadsQueues
+from localqueue.stores.sqlite.rows import claimed_message
 from localqueue.stores.sqlite.settle import settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.watch import Watch
@@ -70,8 +72,10 @@ class SQLiteQueueStore(ReadsQueues):
         connection = self._connect(recognise=lambda connection: schema.recognise(connection, self.path))
         try:
             with translated(self.path):
-                schema.prepare(connection, self.path, self._timeout)
-                self.namespace_id, secret = schema.namespace(connection, self._namespace, self.path, self._timeout)
+                patiently(lambda: schema.prepare(connection, self.path), self.path, self._timeout)
+                self.namespace_id, secret = patiently(
+                    lambda: schema.namespace(connection, self._namespace), self.path, self._timeout
+                )
         except BaseException:
             connection.close()
             raise
@@ -131,29 +135,37 @@ class SQLiteQueueStore(ReadsQueues):
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         row = self.queue_ids.get(queue) or self._write(lambda tx: tx.queue_id(queue))
-
-        def work(execute: Execute, now: float) -> tuple[int, float]:
-            while True:
-                key = self.ids.reserve()
-                try:
-                    execute(sql.PUT_ONE, (key, row, now, payload, codec))
-                    return key, now
-                except sqlite3.IntegrityError:  # another process minted the same key
-                    continue
-
-        key, now = self._writer.run(work, one_statement=True)
+        now = self._clock()
+        while True:
+            key = self.ids.reserve()
+            try:
+                self._writer.one(sql.PUT_ONE, (key, row, now, payload, codec))
+                break
+            except sqlite3.IntegrityError:  # another process minted the same key
+                continue
         self._wake.touched((queue,))
         return self.ids.id_of(key), now
+
+    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+        def work(tx: Tx) -> tuple[range, float]:
+            first = self.ids.reserve(len(payloads))
+            keys = range(first, first + len(payloads))
+            insert_batch(tx, queue, payloads, codec, keys)
+            return keys, tx.now
+
+        while True:
+            try:
+                keys, now = self._write(work)
+                return IdRange(self.ids, keys), now
+            except IdTaken:
+                continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         key = self.ids.key_of(message_id)
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if key is None or row is None:
             return False
-        acked = self._writer.run(
-            lambda execute, now: execute(sql.ACK_ONE, (key, row, token)).rowcount, one_statement=True
-        )
-        if acked:
+        if self._writer.one(sql.ACK_ONE, (key, row, token)):
             self._wake.touched((queue,))
             return True
         settle = Settle(queue, message_id, "ack", token)
@@ -165,17 +177,21 @@ class SQLiteQueueStore(ReadsQueues):
         if row is None:
             return []
 
-        def claim(execute: Execute, now: float) -> tuple[list[tuple[int, int]], float]:
-            return execute(sql.CLAIM_ONE, (row, now, now + timeout, max_attempts)).fetchall(), now
+        def claim(execute: Execute, now: float) -> StoredMessage | None:
+            claimed = execute(sql.CLAIM_ONE, (row, now, now + timeout, max_attempts)).fetchall()
+            if not claimed:
+                return None
+            key, token = claimed[0]
+            found = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+            return claimed_message(
+                self.ids, self._writer.connection, queue, key, token, found, now, now + timeout, None
+            )
 
         if limit == 1 and not consume and leased_by is None:
-            claimed, now = self._writer.run(claim, one_statement=True)
-            if claimed:
+            message = self._writer.run(claim)
+            if message is not None:
                 self._wake.touched((queue,))
-                message = self._reader.peek(
-                    lambda c: reads.claimed(c, self.ids, queue, *claimed[0], now, now + timeout)
-                )
-                return [message] if message is not None else self.lease(request)
+                return [message]
             if not self._look_again(row):
                 return []
         while True:
@@ -185,7 +201,7 @@ class SQLiteQueueStore(ReadsQueues):
 
     def _look_again(self, queue: int) -> bool:
         """Whether an unsuccessful claim was only held up: by a timer, or by a message that can expire."""
-        (ready, _, until, paused_at) = self._reader.peek(lambda c: c.execute(sql.LOOK, (queue,)).fetchone())
+        (ready, _, until, paused_at) = self._reader.run(lambda c: c.execute(sql.LOOK, (queue,)).fetchone())
         return paused_at is None and (ready > 0 or until <= self._clock())
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
@@ -242,6 +258,7 @@ class SQLiteQueueStore(ReadsQueues):
         self._write(lambda tx: operate.heartbeat(tx, queue, worker_id))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
+        self._reader.require_open()
         if self._watch is None:
             self._reader.run(lambda connection: maintain.backup(connection, os.fspath(path)))
         else:

@@ -35,7 +35,10 @@ class _Ticket(Generic[T]):
 
 
 class Writer:
-    """Runs work in write transactions: all of one piece of work is applied, or nothing of it."""
+    """Runs work in write transactions: all of one piece of work is applied, or nothing of it.
+
+    Driver errors come out as store errors, except `sqlite3.IntegrityError`, which the work foresees.
+    """
 
     def __init__(
         self, connection: sqlite3.Connection, *, path: str, timeout: float, clock: Callable[[], float]
@@ -51,11 +54,24 @@ class Writer:
         self._closed = False
         self._begun = False
 
-    def run(self, work: Work[T], *, one_statement: bool = False) -> T:
-        """`one_statement` says that the work is a single write, which is a transaction without our saying so."""
+    def one(self, statement: str, parameters: tuple[Any, ...]) -> int:
+        """Run a single statement, which is a transaction without our saying so; how many rows it changed."""
+        if self.on_edge is None and self.lock.acquire(blocking=False):
+            try:
+                self._require_open()
+                return self.execute(statement, parameters).rowcount
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise translate(error, self._path) from error
+                return patiently(lambda: self.execute(statement, parameters).rowcount, self._path, self._timeout)
+            finally:
+                self.lock.release()
+        return self.run(lambda execute, now: execute(statement, parameters).rowcount)
+
+    def run(self, work: Work[T]) -> T:
         if self.lock.acquire(blocking=False):
             try:
-                return self._run_statement(work) if one_statement else self._run_alone(work)
+                return self._run_alone(work)
             finally:
                 self.lock.release()
         ticket: _Ticket[T] = _Ticket(work)
@@ -87,30 +103,15 @@ class Writer:
             if edge is not None:
                 edge("committed")
             return value
+        except sqlite3.IntegrityError:
+            self._undo()
+            raise
         except sqlite3.Error as error:
             self._undo()
             raise translate(error, self._path) from error
         except BaseException:
             self._undo()
             raise
-
-    def _run_statement(self, work: Work[T]) -> T:
-        self._require_open()
-        edge = self.on_edge
-        if edge is not None:
-            edge("begun")
-            edge("applied")
-        try:
-            value = work(self.execute, self._clock())
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise translate(error, self._path) from error
-            value = patiently(lambda: work(self.execute, self._clock()), self._path, self._timeout)
-        except sqlite3.Error as error:
-            raise translate(error, self._path) from error
-        if edge is not None:
-            edge("committed")
-        return value
 
     def _require_open(self) -> None:
         if self._closed:
@@ -178,7 +179,9 @@ class Writer:
         except sqlite3.OperationalError:
             raise
         except Exception as error:
-            ticket.error = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
+            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                error = translate(error, self._path)
+            ticket.error = error
             execute("ROLLBACK TO ticket")
         execute("RELEASE ticket")
 
