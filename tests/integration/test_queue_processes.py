@@ -203,8 +203,20 @@ def test_four_producers_and_four_consumers_pass_every_message_exactly_once(path:
 
 def lease_and_hang(path: str, leased: Any, n: int, lease_timeout: float) -> None:
     queue: PersistentQueue[Any] = PersistentQueue("jobs", store_path=path, lease_timeout=lease_timeout)
-    leased.put([message.id for message in queue.get_messages(n, timeout=PATIENCE)])
+    leased.send([message.id for message in queue.get_messages(n, timeout=PATIENCE)])
     signal.pause()
+
+
+def kill_a_consumer_with_leases(start: START, path: str, n: int, lease_timeout: float) -> list[str]:
+    """Let a process lease `n` messages and kill it; what it held."""
+    receiver, sender = PROCESSES.Pipe(duplex=False)  # a shared Queue could be left locked by the killed process
+    victim = start(lease_and_hang, path, sender, n, lease_timeout)
+    sender.close()
+    assert receiver.poll(PATIENCE)
+    held: list[str] = receiver.recv()
+    kill(victim)
+    receiver.close()
+    return held
 
 
 def kill(process: Any) -> None:
@@ -214,12 +226,9 @@ def kill(process: Any) -> None:
 
 
 def test_messages_of_a_killed_consumer_are_delivered_again(path: str, start: START) -> None:
-    leased = PROCESSES.Queue()
     with PersistentQueue("jobs", store_path=path) as queue:
         put = queue.put_many(range(5))
-        victim = start(lease_and_hang, path, leased, 3, 0.3)
-        held = leased.get(timeout=PATIENCE)
-        kill(victim)
+        held = kill_a_consumer_with_leases(start, path, 3, 0.3)
         assert queue.stats().total == 5
         again: dict[str, int] = {}
         while len(again) < 5:
@@ -232,13 +241,10 @@ def test_messages_of_a_killed_consumer_are_delivered_again(path: str, start: STA
 
 
 def test_a_message_that_kills_every_consumer_ends_as_a_dead_letter(path: str, start: START) -> None:
-    leased = PROCESSES.Queue()
     with PersistentQueue("jobs", store_path=path, max_attempts=2, lease_timeout=0.2) as queue:
         poison = queue.put("poison")
         for _ in range(2):
-            victim = start(lease_and_hang, path, leased, 1, 0.2)
-            assert leased.get(timeout=PATIENCE) == [poison.id]
-            kill(victim)
+            assert kill_a_consumer_with_leases(start, path, 1, 0.2) == [poison.id]
         queue.put("healthy", delay=0.3)
         assert queue.get_message(timeout=PATIENCE).value == "healthy"
         (dead,) = queue.dead_letters()

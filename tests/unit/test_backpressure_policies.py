@@ -152,8 +152,6 @@ def test_throttling_delays_are_finite_and_ordered(
         (None, TypeError, "overflow queue name must be a string, got None"),
     ],
 )
-def test_an_overflow_queue_has_a_usable_name(
-    queue: Any, error: type[Exception], message: str
-) -> None:
+def test_an_overflow_queue_has_a_usable_name(queue: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         OverflowToQueue(1, queue=queue)

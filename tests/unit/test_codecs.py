@@ -31,21 +31,12 @@ def any_text() -> st.SearchStrategy[str]:
 
 
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | any_text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text(), inner, max_size=4),
     max_leaves=12,
 )
 msgpack_scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
 )
 msgpack_values = st.recursive(
     msgpack_scalars,

@@ -48,6 +48,7 @@ from localqueue.policies import (
     SagaCommit,
     StaticFanoutSubscriptions,
     StoredSubscriptions,
+    SubscriptionPolicy,
     Throttling,
     TransactionalOutboxCommit,
 )
@@ -104,14 +105,10 @@ def test_publishing_needs_subscribers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "subscriptions", [StaticFanoutSubscriptions(("a",)), StoredSubscriptions()]
-)
+@pytest.mark.parametrize("subscriptions", [StaticFanoutSubscriptions(("a",)), StoredSubscriptions()])
 def test_subscribers_need_publish_subscribe_routing(subscriptions: Any) -> None:
     refused("subscribers-need-publish", subscription_policy=subscriptions)
-    assert "publish-subscribe" in accepted(
-        subscription_policy=subscriptions, routing_policy=PublishSubscribeRouting()
-    )
+    assert "publish-subscribe" in accepted(subscription_policy=subscriptions, routing_policy=PublishSubscribeRouting())
 
 
 def test_a_queue_can_not_overflow_into_itself() -> None:
@@ -119,30 +116,14 @@ def test_a_queue_can_not_overflow_into_itself() -> None:
     assert "overflow-queue" in accepted(backpressure=OverflowToQueue(5, queue="spare"))
 
 
-def test_a_queue_can_not_overflow_into_a_subscriber_queue() -> None:
-    publishing = {
-        "routing_policy": PublishSubscribeRouting(),
-        "subscription_policy": StaticFanoutSubscriptions(("audit",)),
-    }
+@pytest.mark.parametrize("subscriptions", [StaticFanoutSubscriptions(("audit",)), StoredSubscriptions()])
+def test_an_overflow_queue_would_mix_subscribers(subscriptions: SubscriptionPolicy) -> None:
     refused(
-        "overflow-into-a-subscriber",
-        backpressure=OverflowToQueue(5, queue="jobs.audit"),
-        **publishing,
+        "overflow-mixes-subscribers",
+        routing_policy=PublishSubscribeRouting(),
+        subscription_policy=subscriptions,
+        backpressure=OverflowToQueue(5, queue="spare"),
     )
-    accepted(backpressure=OverflowToQueue(5, queue="jobs.spare"), **publishing)
-
-
-def test_stored_subscribers_reserve_every_name_below_the_queue() -> None:
-    publishing = {
-        "routing_policy": PublishSubscribeRouting(),
-        "subscription_policy": StoredSubscriptions(),
-    }
-    refused(
-        "overflow-into-a-subscriber",
-        backpressure=OverflowToQueue(5, queue="jobs.later"),
-        **publishing,
-    )
-    accepted(backpressure=OverflowToQueue(5, queue="jobs-later"), **publishing)
 
 
 def test_an_overflow_queue_would_split_a_key() -> None:
@@ -254,9 +235,7 @@ def test_a_row_appears_only_where_it_applies(rule_id: str, policies: dict[str, A
         ),
     ],
 )
-def test_a_put_time_row_does_not_refuse_the_queue(
-    rule_id: str, message: str, lifted_by: dict[str, Any]
-) -> None:
+def test_a_put_time_row_does_not_refuse_the_queue(rule_id: str, message: str, lifted_by: dict[str, Any]) -> None:
     assert rule(rule_id).message == message
     assert rule_id in accepted()
     assert rule_id not in accepted(**lifted_by)

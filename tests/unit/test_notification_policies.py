@@ -82,9 +82,7 @@ def test_several_failures_are_raised_together() -> None:
         ((1,), TypeError, "listeners must be callable, got 1"),
     ],
 )
-def test_a_callback_notification_needs_listeners(
-    listeners: Any, error: type[Exception], message: str
-) -> None:
+def test_a_callback_notification_needs_listeners(listeners: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         CallbackNotification(listeners)
 

@@ -190,9 +190,7 @@ NAMES = [type(policy).__name__ for policy, _ in PRINTED]
 
 
 @pytest.mark.parametrize(("policy", "printed"), PRINTED, ids=NAMES)
-def test_a_policy_prints_its_contract_in_a_fixed_order(
-    policy: Any, printed: dict[str, Any]
-) -> None:
+def test_a_policy_prints_its_contract_in_a_fixed_order(policy: Any, printed: dict[str, Any]) -> None:
     assert list(policy.as_dict().items()) == list(printed.items())
 
 
@@ -283,9 +281,7 @@ def test_a_lease_timeout_is_a_finite_number(timeout: Any, error: type[Exception]
         (("a", 1), TypeError, "must be strings, got 1"),
     ],
 )
-def test_subscribers_are_distinct_names(
-    policy: Any, names: Any, error: type[Exception], message: str
-) -> None:
+def test_subscribers_are_distinct_names(policy: Any, names: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         policy(names)
 
@@ -308,9 +304,9 @@ def test_a_subscriber_queue_is_named_after_both() -> None:
 
 def test_a_dispatcher_calls_its_handlers_in_order() -> None:
     calls: list[str] = []
-    CallbackDispatcher(
-        (lambda message: calls.append(f"first {message}"), lambda _: calls.append("second"))
-    ).dispatch("m")
+    CallbackDispatcher((lambda message: calls.append(f"first {message}"), lambda _: calls.append("second"))).dispatch(
+        "m"
+    )
     assert calls == ["first m", "second"]
 
 

@@ -44,9 +44,7 @@ def test_an_empty_set_leaves_everything_open() -> None:
 
 
 def test_a_set_prints_its_policies() -> None:
-    printed = QueuePolicySet(
-        semantics=LOCAL_AT_LEAST_ONCE, backpressure=BoundedBackpressure(3)
-    ).as_dict()
+    printed = QueuePolicySet(semantics=LOCAL_AT_LEAST_ONCE, backpressure=BoundedBackpressure(3)).as_dict()
     assert printed["semantics"] == LOCAL_AT_LEAST_ONCE.as_dict()
     assert printed["backpressure"] == {"type": "bounded", "maxsize": 3, "overflow": "block"}
 
@@ -64,9 +62,7 @@ def test_sets_compare_by_value() -> None:
         (QueuePolicySet.effectively_once, EffectivelyOnceDelivery()),
     ],
 )
-def test_a_factory_chooses_delivery_and_takes_the_other_policies(
-    factory: Any, delivery: Any
-) -> None:
+def test_a_factory_chooses_delivery_and_takes_the_other_policies(factory: Any, delivery: Any) -> None:
     bundle = factory(ordering_policy=PriorityOrdering(), deduplication_policy=NoDeduplication())
     assert bundle.delivery_policy == delivery
     assert bundle.ordering_policy == PriorityOrdering()

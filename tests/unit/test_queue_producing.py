@@ -223,7 +223,7 @@ def test_an_unserialisable_value_is_refused_at_once_even_when_the_queue_is_full(
 def test_put_many_stores_all_in_order(queue: PersistentQueue[Any]) -> None:
     messages = queue.put_many({"n": n} for n in range(100))
     assert [m.value["n"] for m in messages] == list(range(100))
-    assert [queue.inspect(m.id) for m in messages] == messages
+    assert [queue.inspect(m.id) for m in messages] == list(messages)
     assert [m.value["n"] for m in queue.get_messages(100)] == list(range(100))
 
 

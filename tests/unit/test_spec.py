@@ -80,9 +80,7 @@ def test_a_spec_is_renamed_without_losing_the_rest() -> None:
 def test_the_policy_set_holds_only_what_was_decided() -> None:
     assert QueueSpec("jobs").policy_set is None
     spec = QueueSpec("jobs").with_dead_letter_queue().with_qos("at-most-once")
-    assert spec.policy_set == QueuePolicySet(
-        delivery_policy=AtMostOnceDelivery(), dead_letter_policy=DeadLetterQueue()
-    )
+    assert spec.policy_set == QueuePolicySet(delivery_policy=AtMostOnceDelivery(), dead_letter_policy=DeadLetterQueue())
 
 
 def test_retry_settings_add_up_and_are_copied_out() -> None:
@@ -117,9 +115,7 @@ def test_retry_defaults_are_a_mapping_and_are_copied() -> None:
         validate_retry_defaults([("max_tries", 3)])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "cooldown", "expected"), [(3, None, 30.0), (3, 5.0, 5.0), (0, None, 0.0)]
-)
+@pytest.mark.parametrize(("threshold", "cooldown", "expected"), [(3, None, 30.0), (3, 5.0, 5.0), (0, None, 0.0)])
 def test_a_circuit_breaker_has_a_cooldown_unless_it_is_off(
     threshold: int, cooldown: float | None, expected: float
 ) -> None:
@@ -138,8 +134,7 @@ def test_a_circuit_breaker_has_a_cooldown_unless_it_is_off(
         ),
         (
             lambda s: s.with_circuit_breaker(threshold=0, cooldown=5),
-            "circuit breaker requires circuit_breaker_failures > 0 "
-            "when circuit_breaker_cooldown is set",
+            "circuit breaker requires circuit_breaker_failures > 0 when circuit_breaker_cooldown is set",
         ),
     ],
 )
@@ -159,9 +154,7 @@ def test_a_queue_is_built_from_the_spec(queue_type: type[RecordingQueue]) -> Non
 def test_policies_come_from_one_place(queue_type: type[RecordingQueue]) -> None:
     with pytest.raises(ValueError) as caught:
         QueueSpec("jobs").with_dead_letter_queue().build_queue(policy_set=QueuePolicySet())
-    assert str(caught.value) == (
-        "pass queue policies via QueueSpec or build_queue(policy_set=), not both"
-    )
+    assert str(caught.value) == ("pass queue policies via QueueSpec or build_queue(policy_set=), not both")
     QueueSpec("jobs").build_queue(policy_set=QueuePolicySet())
 
 
@@ -195,7 +188,5 @@ def test_worker_settings_are_built_from_the_spec_and_overridden() -> None:
 
 def test_specs_are_values() -> None:
     assert QueueSpec("jobs") == QueueSpec("jobs") != QueueSpec("mail")
-    assert hash(QueueSpec("jobs").with_retry(max_retries=1)) == hash(
-        QueueSpec("jobs").with_retry(max_retries=1)
-    )
+    assert hash(QueueSpec("jobs").with_retry(max_retries=1)) == hash(QueueSpec("jobs").with_retry(max_retries=1))
     assert repr(QueueSpec("jobs")).startswith("QueueSpec(name='jobs'")

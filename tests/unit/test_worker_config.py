@@ -65,14 +65,12 @@ def test_no_setting_is_negative(name: str) -> None:
         (
             {"circuit_breaker_cooldown": 1},
             ValueError,
-            "circuit breaker requires circuit_breaker_failures > 0 "
-            "when circuit_breaker_cooldown is set",
+            "circuit breaker requires circuit_breaker_failures > 0 when circuit_breaker_cooldown is set",
         ),
         (
             {"circuit_breaker_failures": 1},
             ValueError,
-            "circuit breaker requires circuit_breaker_cooldown > 0 "
-            "when circuit_breaker_failures is set",
+            "circuit breaker requires circuit_breaker_cooldown > 0 when circuit_breaker_failures is set",
         ),
     ],
 )

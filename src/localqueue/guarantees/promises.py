@@ -21,9 +21,7 @@ def _promised(
     proof: tuple[str, ...] = (),
 ) -> Rule:
     return Rule(
-        guarantee=Guarantee(
-            id=id, combination=combination, level=level, reason=reason, proof=proof
-        ),
+        guarantee=Guarantee(id=id, combination=combination, level=level, reason=reason, proof=proof),
         applies=when,
     )
 
@@ -78,8 +76,7 @@ PROMISES: tuple[Rule, ...] = (
         "effectively-once-without-a-ledger",
         "Effectively-once delivery without an idempotency store",
         "at-least-once",
-        "The key is required and duplicates of a stored message are merged, but nothing "
-        "remembers what succeeded.",
+        "The key is required and duplicates of a stored message are merged, but nothing remembers what succeeded.",
         when=lambda c: _is_effectively_once(c) and _delivery(c, "idempotency_store") is None,
     ),
     _promised(
@@ -94,8 +91,7 @@ PROMISES: tuple[Rule, ...] = (
         "exactly-once-effects",
         "Exactly-once effects in other systems",
         "out-of-scope",
-        "A queue can not undo an email. Make the effect idempotent, or use an outbox and let its "
-        "reader be idempotent.",
+        "A queue can not undo an email. Make the effect idempotent, or use an outbox and let its reader be idempotent.",
         when=_is_effectively_once,
     ),
     _promised(
@@ -120,8 +116,7 @@ PROMISES: tuple[Rule, ...] = (
         "A put calls handlers or wakes consumers after the message is stored. Whatever is missed "
         "stays in the store for the next lease.",
         when=lambda c: (
-            c.consumption_policy.pattern == "push"
-            and (c.dispatch_policy.dispatches or c.notification_policy.notifies)
+            c.consumption_policy.pattern == "push" and (c.dispatch_policy.dispatches or c.notification_policy.notifies)
         ),
         proof=("tests/unit/test_guarantees.py::test_push_with_a_wake_or_a_handler_is_accepted",),
     ),
@@ -154,8 +149,7 @@ PROMISES: tuple[Rule, ...] = (
         "priority",
         "PriorityOrdering",
         "local",
-        "The highest priority that is ready is leased first. A steady flow of high priorities "
-        "keeps low ones waiting.",
+        "The highest priority that is ready is leased first. A steady flow of high priorities keeps low ones waiting.",
         when=lambda c: c.ordering_policy.priority_before_sequence,
     ),
     _promised(
@@ -170,8 +164,7 @@ PROMISES: tuple[Rule, ...] = (
         "fifo-per-key-at-most-once",
         "PerKeyFifoOrdering with at-most-once delivery",
         "best-effort",
-        "Messages of a key are handed out in order, but the next one does not wait for the "
-        "handler of the one before.",
+        "Messages of a key are handed out in order, but the next one does not wait for the handler of the one before.",
         when=lambda c: c.orders_by_key and c.delivery_policy.guarantee == "at-most-once",
     ),
     _promised(
@@ -215,8 +208,8 @@ PROMISES: tuple[Rule, ...] = (
         "overflow-queue",
         "OverflowToQueue",
         "at-least-once",
-        "What does not fit is stored in the other queue of the same store, for a consumer of "
-        "that queue. With publish/subscribe, that subscriber does not get the copy.",
+        "What does not fit is stored in the other queue of the same store, for a consumer of that queue. A dedupe key "
+        "that is live in either queue stops a second put.",
         when=lambda c: c.backpressure.overflow == "overflow-queue",
     ),
     _promised(
@@ -239,9 +232,7 @@ PROMISES: tuple[Rule, ...] = (
         "A policy whose descriptive fields were overridden",
         "descriptive",
         "The fields are printed and compared with `semantics`; the store behaves the same.",
-        when=lambda c: (
-            not c.lease_policy.uses_leases or not c.acknowledgement_policy.acknowledgements
-        ),
+        when=lambda c: not c.lease_policy.uses_leases or not c.acknowledgement_policy.acknowledgements,
         proof=("tests/unit/test_guarantees.py::test_overridden_descriptions_are_only_descriptive",),
     ),
     _promised(

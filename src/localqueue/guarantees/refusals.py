@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from localqueue.guarantees.rule import Guarantee, RefusedAt, Rule
 from localqueue.policies.configuration import Configuration
-from localqueue.policies.subscriptions import subscriber_queue_name
 
 _DROPPING = ("drop-newest", "drop-oldest")
 
@@ -39,20 +38,6 @@ def _refused(
     )
 
 
-def _overflows_into_a_subscriber(configuration: Configuration) -> bool:
-    target = configuration.overflow_queue
-    subscriptions = configuration.subscription_policy
-    if target is None or not subscriptions.subscriptions:
-        return False
-    if getattr(subscriptions, "dynamic", False):
-        # Any name below this queue may become a subscriber's while the queue runs.
-        return target.startswith(f"{configuration.name}.")
-    return any(
-        target == subscriber_queue_name(configuration.name, name)
-        for name in subscriptions.subscribers
-    )
-
-
 REFUSALS: tuple[Rule, ...] = (
     _refused(
         "push-needs-a-wake-or-a-handler",
@@ -70,10 +55,8 @@ REFUSALS: tuple[Rule, ...] = (
     _refused(
         "publish-needs-subscribers",
         "Publish/subscribe routing without subscriptions",
-        because="publish-subscribe routing requires configured subscribers, "
-        "or every message would go nowhere",
-        instead="pass subscription_policy=StaticFanoutSubscriptions((...,)) or "
-        "StoredSubscriptions()",
+        because="publish-subscribe routing requires configured subscribers, or every message would go nowhere",
+        instead="pass subscription_policy=StaticFanoutSubscriptions((...,)) or StoredSubscriptions()",
         when=lambda c: c.routing_policy.fanout and not c.subscription_policy.subscriptions,
         proof=("tests/unit/test_guarantees.py::test_publishing_needs_subscribers",),
     ),
@@ -94,14 +77,12 @@ REFUSALS: tuple[Rule, ...] = (
         proof=("tests/unit/test_guarantees.py::test_a_queue_can_not_overflow_into_itself",),
     ),
     _refused(
-        "overflow-into-a-subscriber",
-        "An overflow queue that is, or could become, a subscriber's queue",
-        because="a subscriber would receive copies that were meant for another one",
-        instead="give OverflowToQueue a name that does not belong to a subscriber",
-        when=_overflows_into_a_subscriber,
-        proof=(
-            "tests/unit/test_guarantees.py::test_a_queue_can_not_overflow_into_a_subscriber_queue",
-        ),
+        "overflow-mixes-subscribers",
+        "An overflow queue on a publish/subscribe queue",
+        because="copies of all subscribers would end up in one queue, with nothing that says whose they were",
+        instead="pass BoundedBackpressure or RejectingBackpressure, or give each subscriber's queue its own overflow",
+        when=lambda c: c.overflow_queue is not None and c.routing_policy.fanout,
+        proof=("tests/unit/test_guarantees.py::test_an_overflow_queue_would_mix_subscribers",),
     ),
     _refused(
         "overflow-splits-a-key",
@@ -116,9 +97,7 @@ REFUSALS: tuple[Rule, ...] = (
         "At-most-once delivery with max_attempts",
         because="at-most-once delivery never redelivers, so max_attempts could not be reached",
         instead="leave max_attempts out, or choose AtLeastOnceDelivery()",
-        when=lambda c: (
-            c.delivery_policy.ack_timing == "before-delivery" and c.max_attempts is not None
-        ),
+        when=lambda c: c.delivery_policy.ack_timing == "before-delivery" and c.max_attempts is not None,
         proof=("tests/unit/test_guarantees.py::test_at_most_once_takes_no_max_attempts",),
     ),
     _refused(
@@ -141,8 +120,7 @@ REFUSALS: tuple[Rule, ...] = (
     _refused(
         "effectively-once-drops-nothing",
         "Effectively-once delivery with a dropping backpressure",
-        because="effectively-once delivery promises that the work is done, and the backpressure "
-        "would drop it",
+        because="effectively-once delivery promises that the work is done, and the backpressure would drop it",
         instead="pass BoundedBackpressure, RejectingBackpressure, Throttling or OverflowToQueue",
         when=lambda c: c.requires_dedupe_key and c.backpressure.overflow in _DROPPING,
         proof=("tests/unit/test_guarantees.py::test_effectively_once_refuses_to_drop",),

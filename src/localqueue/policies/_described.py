@@ -13,9 +13,7 @@ class Described:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            field.name: getattr(self, field.name)
-            for field in fields(cast(Any, self))
-            if not field.name.startswith("_")
+            field.name: getattr(self, field.name) for field in fields(cast(Any, self)) if not field.name.startswith("_")
         }
 
 

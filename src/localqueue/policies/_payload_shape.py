@@ -107,19 +107,13 @@ def _key_faults(key: object, shape: PayloadShape, path: str) -> Iterator[str]:
             f"use string keys, or {OTHER_CODEC}"
         )
     else:
-        yield (
-            f"key {short(key)} ({type(key).__name__}) at {path} is not supported; "
-            f"use string keys, or {OTHER_CODEC}"
-        )
+        yield (f"key {short(key)} ({type(key).__name__}) at {path} is not supported; use string keys, or {OTHER_CODEC}")
 
 
 def _scalar_faults(value: Any, shape: PayloadShape, path: str) -> Iterator[str]:
     kind = type(value).__name__
     if isinstance(value, tuple):
-        yield (
-            f"a {kind} at {path} would come back as a list; "
-            f"convert it with list(...), or {OTHER_CODEC}"
-        )
+        yield (f"a {kind} at {path} would come back as a list; convert it with list(...), or {OTHER_CODEC}")
     elif isinstance(value, set | frozenset):
         yield f"a {kind} at {path}; convert it with sorted(...) or list(...), or {OTHER_CODEC}"
     elif isinstance(value, bytes | bytearray | memoryview) and type(value) not in shape.scalars:
@@ -151,10 +145,7 @@ def _integer_fault(value: object, shape: PayloadShape, path: str) -> str | None:
     limit = sys.get_int_max_str_digits()
     # 10 ** limit is the smallest integer too long to write; comparing bits avoids writing it.
     if limit and value.bit_length() > limit * math.log2(10):
-        return (
-            f"an integer at {path} has more than the interpreter's limit of {limit} digits; "
-            "send it as hex(...) text"
-        )
+        return f"an integer at {path} has more than the interpreter's limit of {limit} digits; send it as hex(...) text"
     return None
 
 

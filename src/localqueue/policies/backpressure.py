@@ -132,9 +132,7 @@ class Throttling(Described):
         if require_seconds("delay", self.delay) <= 0:
             raise ValueError(f"delay must be greater than zero, got {self.delay!r}")
         if require_seconds("max_delay", self.max_delay) < self.delay:
-            raise ValueError(
-                f"max_delay must be at least delay, got {self.max_delay!r} < {self.delay!r}"
-            )
+            raise ValueError(f"max_delay must be at least delay, got {self.max_delay!r} < {self.delay!r}")
 
     def is_full(self, *, qsize: int) -> bool:
         return 0 < self.maxsize <= qsize

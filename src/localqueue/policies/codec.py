@@ -154,15 +154,11 @@ class BytesCodec(Described):
 
 
 def _json_writer(*, ensure_ascii: bool) -> Callable[[Any], str]:
-    encoder = json.JSONEncoder(
-        ensure_ascii=ensure_ascii, allow_nan=False, check_circular=False, separators=(",", ":")
-    )
+    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return encoder.encode
-    quote = getattr(
-        json.encoder, "encode_basestring_ascii" if ensure_ascii else "encode_basestring"
-    )
+    quote = getattr(json.encoder, "encode_basestring_ascii" if ensure_ascii else "encode_basestring")
     # JSONEncoder.encode builds this writer anew on every call, which a small value feels.
     write = make(None, encoder.default, quote, None, ":", ",", False, False, False)
     return lambda value: "".join(write(value, 0))
@@ -196,8 +192,7 @@ def _msgpack() -> Any:
         import msgpack
     except ImportError as error:
         raise RuntimeError(
-            "MsgpackCodec requires the optional dependency; "
-            'install it with `pip install "localqueue[msgpack]"`'
+            'MsgpackCodec requires the optional dependency; install it with `pip install "localqueue[msgpack]"`'
         ) from error
     return msgpack
 

@@ -151,9 +151,7 @@ class AsyncNotification(Described):
     _: KW_ONLY
     notifies: bool = True
     notifies_on_put: bool = True
-    _waiters: _AsyncWaiters = field(
-        default_factory=_AsyncWaiters, init=False, repr=False, compare=False
-    )
+    _waiters: _AsyncWaiters = field(default_factory=_AsyncWaiters, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.loop is None:

@@ -100,9 +100,7 @@ class StoredSubscriptions(Described):
 
 def _subscriber_names(subscribers: Iterable[str]) -> tuple[str, ...]:
     if isinstance(subscribers, str | bytes):
-        raise TypeError(
-            f"subscribers must be a tuple of names, got {subscribers!r}; pass ({subscribers!r},)"
-        )
+        raise TypeError(f"subscribers must be a tuple of names, got {subscribers!r}; pass ({subscribers!r},)")
     names = tuple(subscribers)
     for name in names:
         if not isinstance(name, str):

@@ -35,5 +35,10 @@ class StoredBatch(Sequence[QueueMessage[T]]):
             self._ids[index], self._values[index], self._queue, created_at=self._at, available_at=self._at
         )
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"StoredBatch({list(self)!r})"

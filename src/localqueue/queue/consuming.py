@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from localqueue.message import QueueMessage
 from localqueue.queue.core import QueueCore
-from localqueue.queue.drafts import check_delay, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_timeout
 from localqueue.stores.port import Action, Changes, Lease, LeaseRequest, Settle
 from localqueue.stores.rules import describe_error
 
@@ -56,6 +56,8 @@ class Consuming(QueueCore[T]):
     def _get(self, n: int, block: bool, timeout: float | None, leased_by: str | None) -> list[QueueMessage[T]]:
         check_timeout(timeout)
         request = self._request
+        if leased_by is not None:
+            check_key("leased_by", leased_by)
         if n != 1 or leased_by is not None:
             request = request._replace(limit=n, leased_by=leased_by)
         messages = self._lease(request)

@@ -40,7 +40,7 @@ def check_put_options(
     if type(delay) is not float or delay:
         check_delay(delay)
     if dedupe_key is not None:
-        _check_key("dedupe_key", dedupe_key)
+        check_key("dedupe_key", dedupe_key)
         if not configuration.deduplication_policy.deduplication:
             raise ValueError("dedupe_key is not supported by the active deduplication_policy")
     elif getattr(configuration.delivery_policy, "requires_dedupe_key", False):
@@ -50,11 +50,11 @@ def check_put_options(
     if ttl is not None and not check_seconds("ttl", ttl) > 0:
         raise ValueError(f"ttl must be greater than zero, not {ttl!r}; leave it out for a message that never expires")
     if ordering_key is not None:
-        _check_key("ordering_key", ordering_key)
+        check_key("ordering_key", ordering_key)
         if not getattr(configuration.ordering_policy, "orders_by_key", False):
             raise ValueError("ordering_key requires PerKeyFifoOrdering; pass ordering_policy=PerKeyFifoOrdering()")
     if run_id is not None:
-        _check_key("run_id", run_id)
+        check_key("run_id", run_id)
 
 
 def check_delay(delay: float) -> float:
@@ -91,7 +91,7 @@ def _check_priority(configuration: Configuration, priority: int) -> None:
         raise ValueError("priority requires PriorityOrdering")
 
 
-def _check_key(name: str, key: str) -> None:
+def check_key(name: str, key: str) -> None:
     if not isinstance(key, str):
         raise TypeError(f"{name} must be a string, not {key!r}")
     if not key:

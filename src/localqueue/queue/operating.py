@@ -171,7 +171,11 @@ class Operating(QueueCore[T]):
 
 
 def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 0:
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"limit must be an integer, not {limit!r}")
+    if limit < 0:
         raise ValueError("limit cannot be negative")
 
 

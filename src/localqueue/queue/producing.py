@@ -18,6 +18,8 @@ from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued,
 
 T = TypeVar("T")
 
+_LOOK_FOR_LEAVERS = 0.25
+
 
 class Producing(QueueCore[T]):
     def put(
@@ -183,12 +185,16 @@ class Producing(QueueCore[T]):
                 if remaining is not None and remaining <= 0:
                     raise
                 self._wait_for_capacity(changes, remaining)
+                if changes.topics:
+                    changes = make()
 
     def _wait_for_capacity(self, changes: Changes, timeout: float | None) -> None:
         wanted: dict[str, int] = {}
         for message in changes.enqueue:
             wanted[message.queue] = wanted.get(message.queue, 0) + 1
         room = {name: limit.maxsize - wanted.get(name, 1) + 1 for name, limit in changes.limits.items()}
+        if changes.topics:  # the subscriber that is in the way may leave
+            timeout = _LOOK_FOR_LEAVERS if timeout is None else min(timeout, _LOOK_FOR_LEAVERS)
         with self.store.listen_capacity(room) as waiter:
             waiter.wait(timeout)
 

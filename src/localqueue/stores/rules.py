@@ -87,14 +87,21 @@ def describe_error(error: object) -> dict[str, Any] | None:
         described: dict[str, Any] = {
             "type": type(error).__name__,
             "module": type(error).__module__,
-            "message": str(error),
+            "message": _text_of(error),
         }
         for name in ("command", "exit_code", "stdout", "stderr"):
             value = getattr(error, name, None)
             if value is not None:
                 described[name] = value
         return described
-    return {"type": None, "module": None, "message": str(error)}
+    return {"type": None, "module": None, "message": _text_of(error)}
+
+
+def _text_of(error: object) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<{type(error).__name__} that can not be printed: {type(failure).__name__}>"
 
 
 class Attempt(NamedTuple):

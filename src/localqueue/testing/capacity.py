@@ -86,9 +86,7 @@ class CapacityContract:
         put_many(store, "ab")
         batch = [new(store) for _ in range(3)]
         with pytest.raises(QueueFull):
-            store.commit(
-                Changes(enqueue=batch, limits={"jobs": Limit(4)}, records=[RecordWrite("result", "a", b"1")])
-            )
+            store.commit(Changes(enqueue=batch, limits={"jobs": Limit(4)}, records=[RecordWrite("result", "a", b"1")]))
         assert counts(store) == {"ready": 2}
         assert store.record("result", "a") is None
         assert store.commit(Changes(enqueue=batch[:2], limits={"jobs": Limit(4)})).enqueued[1].outcome == "stored"

@@ -24,9 +24,7 @@ from localqueue.testing.steps import (
 
 
 class BackupContract:
-    def test_a_backup_holds_what_the_store_held(
-        self, store: QueueStore, harness: StoreHarness, tmp_path: Path
-    ) -> None:
+    def test_a_backup_holds_what_the_store_held(self, store: QueueStore, harness: StoreHarness, tmp_path: Path) -> None:
         first = put(store, payload="first", headers="{}", run_id="r")
         put(store, payload="second", after=(first,))
         put_many(store, "ab", ordering_key="k")

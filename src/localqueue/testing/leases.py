@@ -178,9 +178,7 @@ class LeaseContract:
         stale: dict[str, Any] = {"token": message.attempts + 1}
         with pytest.raises(Exception, match="no longer leased"):
             store.commit(
-                Changes(
-                    settle=[Settle("jobs", message.id, "ack", **stale)], lease=LeaseRequest("jobs", leased_by="w")
-                )
+                Changes(settle=[Settle("jobs", message.id, "ack", **stale)], lease=LeaseRequest("jobs", leased_by="w"))
             )
         assert counts(store) == {"ready": 1, "inflight": 1}
         assert store.stats("jobs").leases_by_worker_id == {}

@@ -185,9 +185,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         return pick(self.handles if seldom(n) or not held else held, -n)
 
     @precondition(lambda self: any(m.state == "ready" for m in self.model.messages.values()))
-    @rule(
-        queue=queues, limit=st.integers(1, 3), timeout=seconds, consume=st.sampled_from((False, False, False, True))
-    )
+    @rule(queue=queues, limit=st.integers(1, 3), timeout=seconds, consume=st.sampled_from((False, False, False, True)))
     def lease(self, queue: str, limit: int, timeout: float, consume: bool) -> None:
         self.claim(queue, limit, timeout, consume)
 

@@ -62,9 +62,7 @@ class OperationsContract:
                 after = page[-1].id
             assert "".join(seen) == expected
 
-    def test_requeue_brings_dead_letters_back_in_the_order_they_died(
-        self, store: QueueStore, clock: FakeClock
-    ) -> None:
+    def test_requeue_brings_dead_letters_back_in_the_order_they_died(self, store: QueueStore, clock: FakeClock) -> None:
         _three_dead(store, clock)
         assert store.requeue("jobs") == 3
         assert sorted(drain(store)) == ["a", "b", "c"]
@@ -125,9 +123,7 @@ class OperationsContract:
         ack(store, take(store, "other"))
         assert_sound(store, ["jobs", "other"])
 
-    def test_a_paused_queue_delivers_nothing_and_accepts_everything(
-        self, store: QueueStore, clock: FakeClock
-    ) -> None:
+    def test_a_paused_queue_delivers_nothing_and_accepts_everything(self, store: QueueStore, clock: FakeClock) -> None:
         put_many(store, "ab")
         held = take(store, timeout=1000)
         store.pause("jobs")

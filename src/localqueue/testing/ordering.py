@@ -162,9 +162,7 @@ class OrderingContract:
         clock.advance(10)
         assert drain(store) == ["a", "b"]
 
-    def test_a_delayed_follower_keeps_its_delay_when_its_key_is_free(
-        self, store: QueueStore, clock: FakeClock
-    ) -> None:
+    def test_a_delayed_follower_keeps_its_delay_when_its_key_is_free(self, store: QueueStore, clock: FakeClock) -> None:
         put(store, payload="a", ordering_key="k")
         put(store, payload="b", ordering_key="k", delay=10)
         assert drain(store) == ["a"]

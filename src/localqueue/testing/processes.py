@@ -120,9 +120,7 @@ class ProcessContract:
         assert_sound(live)
 
     @pytest.mark.multiprocess
-    def test_a_stale_token_changes_nothing_from_another_process(
-        self, live: QueueStore, harness: StoreHarness
-    ) -> None:
+    def test_a_stale_token_changes_nothing_from_another_process(self, live: QueueStore, harness: StoreHarness) -> None:
         put(live)
         take(live, timeout=0)
         message = take(live, timeout=300)

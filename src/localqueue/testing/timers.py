@@ -137,9 +137,7 @@ class TimerContract:
         assert store.requeue("jobs") == 0
         assert counts(store) == {"expired": 1, "cancelled": 1}
 
-    def test_hundreds_of_messages_past_their_ttl_are_never_delivered(
-        self, store: QueueStore, clock: FakeClock
-    ) -> None:
+    def test_hundreds_of_messages_past_their_ttl_are_never_delivered(self, store: QueueStore, clock: FakeClock) -> None:
         put_many(store, (str(n) for n in range(1200)), ttl=5)
         clock.advance(5)
         for _ in range(5):
@@ -147,9 +145,7 @@ class TimerContract:
         assert counts(store) == {"expired": 1200}
         assert_sound(store)
 
-    def test_a_ready_message_is_found_behind_any_number_that_expired(
-        self, store: QueueStore, clock: FakeClock
-    ) -> None:
+    def test_a_ready_message_is_found_behind_any_number_that_expired(self, store: QueueStore, clock: FakeClock) -> None:
         put_many(store, (str(n) for n in range(1200)), ttl=5)
         put(store, payload="delayed", delay=6)
         clock.advance(10)

@@ -116,25 +116,16 @@ def validate_pacing(
         if require_seconds(name, value) < 0:
             raise ValueError(f"{name} must be greater than or equal to zero")
     if circuit_breaker_cooldown > 0 and circuit_breaker_failures == 0:
-        raise ValueError(
-            "circuit breaker requires circuit_breaker_failures > 0 "
-            "when circuit_breaker_cooldown is set"
-        )
+        raise ValueError("circuit breaker requires circuit_breaker_failures > 0 when circuit_breaker_cooldown is set")
     if circuit_breaker_failures > 0 and circuit_breaker_cooldown == 0:
-        raise ValueError(
-            "circuit breaker requires circuit_breaker_cooldown > 0 "
-            "when circuit_breaker_failures is set"
-        )
+        raise ValueError("circuit breaker requires circuit_breaker_cooldown > 0 when circuit_breaker_failures is set")
 
 
 def _either_name(on_failure: bool | Unset, on_exhaustion: bool | Unset) -> bool | Unset:
     if on_failure is UNSET:
         return on_exhaustion
     if on_exhaustion is not UNSET and on_exhaustion != on_failure:
-        raise ValueError(
-            "pass either dead_letter_on_failure= or dead_letter_on_exhaustion=, "
-            "not conflicting values"
-        )
+        raise ValueError("pass either dead_letter_on_failure= or dead_letter_on_exhaustion=, not conflicting values")
     return on_failure
 
 

@@ -27,12 +27,28 @@ def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
         if row is None or row.state != WAITING:
             state = "gone" if row is None else STATES[row.state]
             raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
-        if upstream == dependent:
-            raise CircularDependency(f"message {edge.dependent!r} can not wait for itself")
+        if _waits_for(tx, tx.store.ids.key_of(upstream), row.key):
+            raise CircularDependency(
+                f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
+            )
         added = _add_edge(tx, upstream, row.key, wiring)
         if added:
             row.waiting_on += added
             tx.save(row)
+
+
+def _waits_for(tx: Tx, waiting: int | None, upstream: int) -> bool:
+    """Whether one message comes after another, directly or through others; a message comes after itself."""
+    seen: set[int] = set()
+    above = [] if waiting is None else [waiting]
+    while above:
+        key = above.pop()
+        if key == upstream:
+            return True
+        if key not in seen:
+            seen.add(key)
+            above += [keys.last_number(edge) for edge in keys.walk_keys(tx.txn, keys.upstreams(key))]
+    return False
 
 
 def _add_edge(tx: Tx, upstream: str, dependent: int, wiring: Wiring) -> int:

@@ -39,6 +39,10 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) 
         return duplicate
     diverted = False
     limit = changes.limits.get(message.queue)
+    if limit is not None and limit.overflow_queue is not None:
+        duplicate = _find_duplicate(tx, message._replace(queue=limit.overflow_queue), wiring)
+        if duplicate is not None:
+            return duplicate
     if limit is not None and limit.maxsize > 0 and _load(tx, message.queue) >= limit.maxsize:
         if limit.overflow == "reject":
             raise QueueFull(message.queue, limit.maxsize)
@@ -51,9 +55,6 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) 
         else:
             message = message._replace(queue=_overflow_queue(limit))
             diverted = True
-            duplicate = _find_duplicate(tx, message, wiring)
-            if duplicate is not None:
-                return duplicate
     state = _insert(tx, message, wiring)
     return Enqueued("diverted" if diverted else "stored", STATES[state], tx.now)
 
@@ -72,8 +73,11 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     now = tx.now
     if not -(1 << 63) <= message.priority < 1 << 63:
         raise OverflowError(f"priority must fit 64 bits, not {message.priority}")
+    key = tx.store.ids.key_of(message.id)
+    if key is None:
+        raise ValueError(f"{message.id!r} is not an id of this namespace; ids of new messages come from mint()")
     row = MessageRow(
-        key=int(message.id[:16], 16),
+        key=key,
         queue=tx.queue_id(message.queue),
         state=READY,
         priority=message.priority,

@@ -130,10 +130,13 @@ def counts(txn: Txn, queue: QueueRow, now: float) -> list[int]:
     kept = list(queue.counts)
     if queue.due <= now:
         for state in range(DEAD):
-            for _, _, _, expires_at in overdue(txn, queue.id, state, now):
+            for _, message, _, expires_at in overdue(txn, queue.id, state, now):
                 kept[state] -= 1
                 expired = expires_at is not None and expires_at <= now
-                kept[EXPIRED if expired else READY if state in (DELAYED, INFLIGHT) else state] += 1
+                row = message_row(txn, message) if state == INFLIGHT else None
+                exhausted = row is not None and 0 <= row.most <= row.attempts - row.forgiven
+                after = READY if state in (DELAYED, INFLIGHT) else state
+                kept[DEAD if exhausted else EXPIRED if expired else after] += 1
     return kept
 
 

@@ -23,10 +23,24 @@ def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
         if message is None or message.state != WAITING:
             state = "gone" if message is None else STATES[message.state]
             raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
-        if edge.upstream == edge.dependent:
-            raise CircularDependency(f"message {edge.dependent!r} can not wait for itself")
+        if _waits_for(tx, tx.store.ids.key_of(edge.upstream), message.key):
+            raise CircularDependency(
+                f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
+            )
         if _add_edge(tx, wiring.aliases.get(edge.upstream, edge.upstream), message.key, wiring):
             tx.connection.execute("UPDATE messages SET waiting_on = waiting_on + 1 WHERE key = ?", (message.key,))
+
+
+def _waits_for(tx: Tx, waiting: int | None, upstream: int) -> bool:
+    """Whether one message comes after another, directly or through others; a message comes after itself."""
+    return bool(
+        tx.connection.execute(
+            "WITH RECURSIVE above (key) AS (VALUES (?1) UNION "
+            "SELECT d.upstream FROM dependencies AS d JOIN above ON d.dependent = above.key) "
+            "SELECT 1 FROM above WHERE key = ?2",
+            (waiting, upstream),
+        ).fetchall()
+    )
 
 
 def _add_edge(tx: Tx, upstream: str, dependent: int, wiring: Wiring) -> int:

@@ -53,7 +53,7 @@ def _insert_plain(tx: Tx, messages: Sequence[NewMessage]) -> list[Enqueued]:
     for message in messages:
         counts[message.queue] = counts.get(message.queue, 0) + 1
     ids = {name: tx.queue_id(name) for name in counts}
-    keys = [int(message.id[:16], 16) for message in messages]
+    keys = [own_key(tx, message.id) for message in messages]
     try:
         tx.connection.executemany(
             sql.INSERT_PLAIN,
@@ -70,6 +70,13 @@ def _insert_plain(tx: Tx, messages: Sequence[NewMessage]) -> list[Enqueued]:
     for name, count in counts.items():
         tx.count(ids[name], READY, count)
     return [Enqueued("stored", STATES[READY], now)] * len(messages)
+
+
+def own_key(tx: Tx, message_id: str) -> int:
+    key = tx.store.ids.key_of(message_id)
+    if key is None:
+        raise ValueError(f"{message_id!r} is not an id of this namespace; ids of new messages come from mint()")
+    return key
 
 
 def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | None, keys: range) -> None:
@@ -98,6 +105,10 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) 
     if duplicate is not None:
         return duplicate
     limit = changes.limits.get(message.queue)
+    if limit is not None and limit.overflow_queue is not None:
+        duplicate = _find_duplicate(tx, message._replace(queue=limit.overflow_queue), wiring)
+        if duplicate is not None:
+            return duplicate
     outcome = "stored"
     if limit is not None and limit.maxsize > 0 and _load(tx, message.queue) >= limit.maxsize:
         if limit.overflow == "reject":
@@ -111,16 +122,13 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) 
         else:
             message = message._replace(queue=_overflow_queue(limit))
             outcome = "diverted"
-            duplicate = _find_duplicate(tx, message, wiring)
-            if duplicate is not None:
-                return duplicate
     state = _insert(tx, message, wiring)
     return Enqueued("diverted" if outcome == "diverted" else "stored", STATES[state], tx.now)
 
 
 def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     now = tx.now
-    key = int(message.id[:16], 16)
+    key = own_key(tx, message.id)
     queue = tx.queue_id(message.queue)
     run = None if message.run_id is None else tx.run(message.run_id)
     waiting_on = wait_for(tx, key, message.after, wiring)

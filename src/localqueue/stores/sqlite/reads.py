@@ -25,19 +25,21 @@ def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
     (inflight,) = connection.execute("SELECT count(*) FROM line WHERE queue = ? AND part = 1", (queue,)).fetchone()
     kept: list[int] = [ready, delayed, inflight, waiting, blocked, dead, expired, cancelled]
     if until <= now:
-        for state, outlived, count in _overdue(connection, queue, now):
+        for state, outlived, exhausted, count in _overdue(connection, queue, now):
             kept[state] -= count
-            kept[EXPIRED if outlived else READY if state in (DELAYED, INFLIGHT) else state] += count
+            after = READY if state in (DELAYED, INFLIGHT) else state
+            kept[DEAD if exhausted else EXPIRED if outlived else after] += count
     return kept
 
 
-def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tuple[int, int, int]]:
-    """Due messages by state, and whether their time to live is over."""
+def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tuple[int, int, int, int]]:
+    """Due messages by state, whether their time to live is over, and whether they have used up their attempts."""
     return connection.execute(
-        "SELECT state, coalesce(expires_at <= ?2, 0), count(*) FROM messages "
+        "SELECT state, coalesce(expires_at <= ?2, 0), 0, count(*) FROM messages "
         "WHERE queue = ?1 AND due_at <= ?2 GROUP BY 1, 2 "
-        "UNION ALL SELECT 2, coalesce(m.expires_at <= ?2, 0), count(*) FROM line AS l "
-        "JOIN messages AS m ON m.key = l.key WHERE l.queue = ?1 AND l.part = 1 AND l.until <= ?2 GROUP BY 2",
+        "UNION ALL SELECT 2, coalesce(m.expires_at <= ?2, 0), coalesce(l.count - m.forgiven >= l.most, 0), count(*) "
+        "FROM line AS l JOIN messages AS m ON m.key = l.key "
+        "WHERE l.queue = ?1 AND l.part = 1 AND l.until <= ?2 GROUP BY 2, 3",
         (queue, now),
     ).fetchall()
 

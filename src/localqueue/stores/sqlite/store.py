@@ -81,26 +81,18 @@ class SQLiteQueueStore(ReadsQueues):
             raise
         self.ids = Mint(secret)
         self.queue_ids: dict[str, int] = {}
-        self._writer = Writer(connection, path=self.path, timeout=self._timeout, clock=self._clock)
+        self._writer = Writer(connection, path=self.path, clock=self._clock)
         if self.path == ":memory:":
             self._reader = Reader(connection, self._writer.lock, self.path)
             self._watch: Watch | None = None
         else:
-            self._reader = Reader(self._connect(busy_timeout=self._timeout), threading.Lock(), self.path)
-            self._watch = Watch(lambda: self._connect(busy_timeout=self._timeout), self.path)
+            self._reader = Reader(self._connect(), threading.Lock(), self.path)
+            self._watch = Watch(self._connect, self.path)
         self._wake = Wake(None if self._watch is None else self._watch.version)
 
-    def _connect(
-        self, busy_timeout: float = 0.0, recognise: Callable[[sqlite3.Connection], object] | None = None
-    ) -> sqlite3.Connection:
+    def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
-            return connect(
-                self.path,
-                durability=self.durability,
-                timeout=self._timeout,
-                busy_timeout=busy_timeout,
-                recognise=recognise,
-            )
+            return connect(self.path, durability=self.durability, timeout=self._timeout, recognise=recognise)
 
     @property
     def namespace(self) -> str:
@@ -262,7 +254,7 @@ class SQLiteQueueStore(ReadsQueues):
         if self._watch is None:
             self._reader.run(lambda connection: maintain.backup(connection, os.fspath(path)))
         else:
-            source = self._connect(busy_timeout=self._timeout)
+            source = self._connect()
             try:
                 maintain.backup(source, os.fspath(path))
             finally:
@@ -363,7 +355,7 @@ class SQLiteQueueStore(ReadsQueues):
         if self._watch is not None:
             self._open()
             return
-        self._writer = Writer(self._writer.connection, path=self.path, timeout=self._timeout, clock=self._clock)
+        self._writer = Writer(self._writer.connection, path=self.path, clock=self._clock)
         self._reader = Reader(self._writer.connection, self._writer.lock, self.path)
         self._wake = Wake(None)
 

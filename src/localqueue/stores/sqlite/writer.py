@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from localqueue.errors import QueueStoreClosedError
-from localqueue.stores.sqlite.connection import is_busy, patiently, translate
+from localqueue.stores.sqlite.connection import translate
 
 T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
@@ -40,15 +40,12 @@ class Writer:
     Driver errors come out as store errors, except `sqlite3.IntegrityError`, which the work foresees.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, *, path: str, timeout: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, path: str, clock: Callable[[], float]) -> None:
         self.lock = threading.Lock()
         self.connection = connection
         self.execute: Execute = connection.cursor().execute  # one cursor for all: it is used under the lock only
         self.on_edge: Callable[[str], None] | None = None
         self._path = path
-        self._timeout = timeout
         self._clock = clock
         self._waiting: deque[_Ticket[Any]] = deque()
         self._closed = False
@@ -60,10 +57,10 @@ class Writer:
             try:
                 self._require_open()
                 return self.execute(statement, parameters).rowcount
-            except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise translate(error, self._path) from error
-                return patiently(lambda: self.execute(statement, parameters).rowcount, self._path, self._timeout)
+            except sqlite3.IntegrityError:
+                raise
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
             finally:
                 self.lock.release()
         return self.run(lambda execute, now: execute(statement, parameters).rowcount)
@@ -119,10 +116,7 @@ class Writer:
 
     def _begin(self) -> None:
         self._require_open()
-        try:
-            self.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            patiently(lambda: self.execute("BEGIN IMMEDIATE"), self._path, self._timeout)
+        self.execute("BEGIN IMMEDIATE")
 
     def close(self) -> None:
         with self.lock:
