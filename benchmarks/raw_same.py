@@ -84,9 +84,8 @@ class Adapter:
         execute("BEGIN IMMEDIATE")
         now = time.time()
         rows = execute(sql.NEXT_IN_LINE, (QUEUE, n)).fetchall()
+        execute(sql.LEASE_UP_TO, (now + 600, now, None, None, QUEUE, *rows[-1][:3]))
         execute(sql.LEAVE_LINE_UP_TO, (QUEUE, *rows[-1][:3]))
-        leases = [(QUEUE, row[2], row[3] + 1, now + 600, now, None, None) for row in rows]
-        self.connection.executemany(sql.INSERT_LEASE, leases)
         execute(sql.COUNT_DEPARTURES, (len(rows), now + 600, QUEUE))
         execute("COMMIT")
         return [(row[2], row[3] + 1, json.loads(row[4])) for row in rows]

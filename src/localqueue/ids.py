@@ -8,15 +8,16 @@ message is gone because it was acked) from one that never existed, without remem
 
 from __future__ import annotations
 
-import random
 import secrets
 import threading
-import time
 from collections.abc import Sequence
+from random import getrandbits
+from time import time_ns
 from typing import overload
 
 _EPOCH_US = 1_577_836_800_000_000  # 2020-01-01, keeps keys within 63 bits until 2091
 _MASK = (1 << 64) - 1
+_LARGEST = 1 << 63
 
 
 def new_secret() -> int:
@@ -57,24 +58,25 @@ class Mint:
     def take(self, count: int = 1) -> list[str]:
         """`count` new ids in ascending order."""
         start = self.reserve(count)
-        secret = self._secret
-        return [f"{k:016x}{k * secret & _MASK:016x}" for k in range(start, start + count)]
+        return [self.id_of(key) for key in range(start, start + count)]
 
     def reserve(self, count: int = 1) -> int:
         """The first of `count` consecutive new keys."""
-        now = (time.time_ns() // 1000 - _EPOCH_US) << 12 | random.getrandbits(12)
+        now = (time_ns() // 1000 - _EPOCH_US) << 12 | getrandbits(12)
         with self._lock:
             start = now if now > self._last else self._last + 1
             self._last = start + count - 1
         return start
 
     def id_of(self, key: int) -> str:
-        return f"{key:016x}{key * self._secret & _MASK:016x}"
+        return f"{key << 64 | key * self._secret & _MASK:032x}"
 
     def key_of(self, message_id: str) -> int | None:
         """The row key inside an id of this namespace, or None for anything else."""
         try:
-            key = int(message_id[:16], 16)
+            number = int(message_id, 16)
         except (ValueError, TypeError):
             return None
-        return key if 0 < key < 1 << 63 and self.id_of(key) == message_id else None
+        key = number >> 64
+        genuine = key * self._secret & _MASK == number & _MASK and 0 < key < _LARGEST
+        return key if genuine and len(message_id) == 32 else None

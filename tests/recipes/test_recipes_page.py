@@ -1,26 +1,54 @@
-"""Every block of docs/recipes.md runs as it stands, and every recipe says what it does not promise."""
+"""The Python of the documentation runs as it stands, and every recipe says what it does not promise."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
-SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
-BLOCKS = [
+import localqueue.testing
+from localqueue import PersistentQueue, errors
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CODE = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+
+RECIPES = (DOCS / "recipes.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, flags=re.MULTILINE | re.DOTALL))
+RECIPE_BLOCKS = [
     pytest.param(block, id=f"{title}, block {number}")
     for title, text in SECTIONS.items()
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL), 1)
+    for number, block in enumerate(CODE.findall(text), 1)
 ]
+CONTINUOUS_PAGES = ("README.md", "docs/quickstart.md", "docs/queue.md", "docs/stores.md")
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_of_the_page_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    exec(compile(block, str(PAGE), "exec"), {"__name__": "recipe"})
+
+
+@pytest.mark.parametrize("block", RECIPE_BLOCKS)
+def test_a_recipe_runs_by_itself(block: str) -> None:
+    exec(compile(block, "docs/recipes.md", "exec"), {"__name__": "recipe"})
+
+
+@pytest.mark.parametrize("name", CONTINUOUS_PAGES)
+def test_the_blocks_of_a_page_run_one_after_another(name: str, tmp_path: Path) -> None:
+    page = (ROOT / name).read_text()
+    blocks = list(CODE.finditer(page))
+    assert blocks
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for block in blocks:
+        above = "\n" * page.count("\n", 0, block.start(1))  # so that a traceback has the line of the page
+        exec(compile(above + block[1], name, "exec"), namespace)
+    for value in namespace.values():
+        if isinstance(value, PersistentQueue):
+            value.close()
 
 
 @pytest.mark.parametrize("title", SECTIONS)
@@ -31,4 +59,30 @@ def test_a_recipe_has_code_a_guarantee_a_failure_window_and_your_part(title: str
 
 
 def test_the_page_has_the_recipes_of_the_roadmap_that_concern_the_queue() -> None:
-    assert len(BLOCKS) >= len(SECTIONS) >= 10
+    assert len(RECIPE_BLOCKS) >= len(SECTIONS) >= 10
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)]+)\)", (DOCS / "index.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= linked
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_error_is_in_the_table_of_errors() -> None:
+    table = (DOCS / "queue.md").read_text().split("\n## Errors\n")[1]
+    named = set(re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE))
+    defined = {
+        name for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__
+    }
+    assert named == defined - {"QueueError"}
+
+
+def test_the_page_and_the_package_show_a_store_author_the_same_example() -> None:
+    (example,) = (block for block in CODE.findall((DOCS / "stores.md").read_text()) if "class TestMyStore" in block)
+    example = example[example.index("class TestMyStore") :]
+    assert textwrap.indent(example, "    ") in (localqueue.testing.__doc__ or "")

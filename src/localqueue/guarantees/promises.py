@@ -46,38 +46,68 @@ def _has_unattached_commit(configuration: Configuration) -> bool:
     return not any(store is not None for store in stores)
 
 
+def _any_queue(configuration: Configuration) -> bool:
+    """Durability belongs to the store, which no policy knows: these rows speak about every queue."""
+    return True
+
+
 PROMISES: tuple[Rule, ...] = (
     _promised(
         "at-least-once",
         "At-least-once delivery",
         "at-least-once",
-        "A stored message is leased again until it is acknowledged, dead-lettered or expires. A "
-        "handler that outlives its lease may run beside its successor; only the current lease "
-        "can settle the message.",
+        "A stored message is leased again until it is acknowledged, dead-lettered, cancelled, expired or "
+        "purged. A handler that outlives its lease may run beside its successor; only the current lease can "
+        "settle the message, and a bare id, which is an operator's override.",
         when=lambda c: c.delivery_policy.guarantee == "at-least-once",
+        proof=(
+            "src/localqueue/testing/leases.py::LeaseContract::test_a_lease_is_held_until_its_timeout_and_not_longer",
+            "src/localqueue/testing/fencing.py::FencingContract::test_a_stale_token_changes_nothing",
+            "src/localqueue/testing/processes.py::ProcessContract::test_a_stale_token_changes_nothing_from_another_process",
+            "tests/integration/test_queue_processes.py::test_messages_of_a_killed_consumer_are_delivered_again",
+            "tests/unit/test_queue_settling.py::test_a_lost_lease_can_not_settle",
+            "tests/unit/test_queue_settling.py::test_an_operator_overrides_any_lease_by_id",
+        ),
     ),
     _promised(
         "at-most-once",
         "At-most-once delivery",
         "at-most-once",
-        "The message is removed before it is handed out. A consumer that dies loses it, and "
-        "`ack`, `release` and `dead_letter` return False.",
+        "The message is removed before it is handed out. A consumer that dies loses it, and `ack`, `release` "
+        "and `dead_letter` return False. A message that can not be decoded is kept as a dead letter.",
         when=lambda c: c.delivery_policy.guarantee == "at-most-once",
+        proof=(
+            "src/localqueue/testing/leases.py::LeaseContract::test_consume_delivers_at_most_once",
+            "tests/unit/test_queue_consuming.py::test_at_most_once_delivery_removes_a_message_before_handing_it_out",
+            "tests/unit/test_queue_payloads.py::test_at_most_once_delivery_keeps_an_unreadable_record_too",
+        ),
     ),
     _promised(
         "effectively-once",
         "Effectively-once delivery with an idempotency store",
-        "effectively-once",
-        "Workers skip a `dedupe_key` that already succeeded. A crash between an outside effect "
-        "and the commit repeats the effect.",
+        "at-least-once",
+        "The key is required and a put whose key a live message holds stores nothing. The queue hands out "
+        "messages at least once and does not read the idempotency store: skipping what already succeeded is "
+        "up to the consumer.",
         when=lambda c: _is_effectively_once(c) and _delivery(c, "idempotency_store") is not None,
+        proof=(
+            "tests/unit/test_guarantee_promises.py::test_effectively_once_delivery_redelivers_and_does_not_touch_the_ledger",
+            "tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",
+            "src/localqueue/testing/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
+        ),
     ),
     _promised(
         "effectively-once-without-a-ledger",
         "Effectively-once delivery without an idempotency store",
         "at-least-once",
-        "The key is required and duplicates of a stored message are merged, but nothing remembers what succeeded.",
+        "The key is required and a put whose key a live message holds stores nothing. Nothing remembers what "
+        "succeeded: an acked key can be put again.",
         when=lambda c: _is_effectively_once(c) and _delivery(c, "idempotency_store") is None,
+        proof=(
+            "tests/unit/test_guarantee_promises.py::test_an_acked_key_can_be_put_again",
+            "tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",
+            "src/localqueue/testing/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
+        ),
     ),
     _promised(
         "commit-without-a-store",
@@ -95,19 +125,71 @@ PROMISES: tuple[Rule, ...] = (
         when=_is_effectively_once,
     ),
     _promised(
+        "durable-process",
+        '`durability="process"`, the default, on SQLite or LMDB',
+        "local",
+        "What `put`, `ack` or a transaction confirmed survives the death of the process, kill -9 included; a "
+        "call that was cut off is there whole or not at all. `memory://` keeps nothing beyond its process.",
+        when=_any_queue,
+        proof=(
+            "tests/crash/test_commit_edges.py::test_a_kill_at_any_edge_leaves_each_call_wholly_done_or_wholly_undone",
+            "tests/crash/test_random_kills.py::test_no_round_of_random_kills_loses_revives_doubles_or_tears_a_message",
+            "tests/crash/test_groups.py::test_a_grouped_commit_is_there_whole_or_not_at_all",
+            "tests/integration/test_queue_processes.py::test_every_put_that_a_killed_producer_saw_return_is_there",
+        ),
+    ),
+    _promised(
+        "durable-power",
+        '`durability="power"` on SQLite or LMDB',
+        "local",
+        "The same, and every commit is synced to the disk before it is confirmed; commits of threads that "
+        "wait for each other share one sync. Tested are the setting and the grouping: the loss of power "
+        "itself is not simulated, and a disk that lies about syncing is not found out.",
+        when=_any_queue,
+        proof=(
+            "tests/unit/test_queue_lifetime.py::test_durability_is_the_stores_synchronous_setting",
+            "tests/unit/test_guarantee_promises.py::test_lmdb_syncs_its_commits_with_power_durability_only",
+            "tests/integration/test_grouped_commits.py::test_puts_of_threads_that_wait_for_each_other_share_one_commit",
+        ),
+    ),
+    _promised(
+        "power-loss-without-sync",
+        'Loss of power with `durability="process"`',
+        "out-of-scope",
+        "SQLite (WAL, `synchronous=NORMAL`) can lose the last commits and stays intact. LMDB (`MDB_NOSYNC`) "
+        'can lose them or be damaged: use `"power"` where the power may fail, and keep backups.',
+        when=_any_queue,
+    ),
+    _promised(
         "point-to-point",
         "Point-to-point routing",
         "local",
         "Consumers of all processes on one store compete; a message has one lease at a time.",
         when=lambda c: not c.routing_policy.fanout,
+        proof=(
+            "src/localqueue/testing/leases.py::LeaseContract::test_a_leased_message_is_not_handed_out_again",
+            "src/localqueue/testing/threads.py::ThreadContract::test_four_threads_claim_500_messages_exactly_once_each",
+            "src/localqueue/testing/processes.py::ProcessContract::test_four_threads_and_four_processes_claim_500_messages_exactly_once_each",
+            "tests/integration/test_queue_processes.py::test_four_producers_and_four_consumers_pass_every_message_exactly_once",
+        ),
     ),
     _promised(
         "publish-subscribe",
         "Publish/subscribe routing with subscribers",
         "at-least-once",
-        "Every subscriber gets its own copy, or none does. Copies are leased, retried and "
-        "dead-lettered on their own. Who subscribes later does not see earlier messages.",
+        "Every subscriber gets its own copy, or none does; with DropNewest or DropOldest a full subscriber "
+        "loses its own. Copies are leased, retried and dead-lettered on their own. Who subscribes later does "
+        "not see earlier messages.",
         when=lambda c: c.routing_policy.fanout and c.subscription_policy.subscriptions,
+        proof=(
+            "src/localqueue/testing/fanout.py::FanoutContract::test_a_commit_into_ten_queues_of_which_one_is_full_stores_in_none",
+            "src/localqueue/testing/fanout.py::FanoutContract::test_each_copy_has_its_own_lease_and_fate",
+            "src/localqueue/testing/fanout.py::FanoutContract::test_no_publish_misses_a_subscriber_that_came_in_between",
+            "tests/unit/test_queue_publishing.py::test_a_full_subscriber_keeps_the_message_from_all_of_them",
+            "tests/unit/test_queue_publishing.py::test_subscribers_settle_retry_and_dead_letter_on_their_own",
+            "tests/unit/test_queue_publishing.py::test_stored_subscribers_join_and_leave_while_the_topic_runs",
+            "tests/unit/test_queue_publishing.py::test_a_dropping_topic_drops_per_subscriber",
+        ),
     ),
     _promised(
         "push",
@@ -118,16 +200,25 @@ PROMISES: tuple[Rule, ...] = (
         when=lambda c: (
             c.consumption_policy.pattern == "push" and (c.dispatch_policy.dispatches or c.notification_policy.notifies)
         ),
-        proof=("tests/unit/test_guarantees.py::test_push_with_a_wake_or_a_handler_is_accepted",),
+        proof=(
+            "tests/unit/test_guarantees.py::test_push_with_a_wake_or_a_handler_is_accepted",
+            "tests/unit/test_queue_notification.py::test_a_message_is_stored_before_anybody_is_notified",
+            "tests/unit/test_guarantee_promises.py::test_a_missed_or_doubled_notification_costs_no_message",
+            "tests/recipes/test_flow_recipes.py::test_local_push_with_a_notification",
+        ),
     ),
     _promised(
         "dispatch-with-pull",
         "Dispatch with pull consumption",
         "local",
-        "Handlers are called in this process after the message is stored, and the message still "
-        "waits for a consumer: both see it.",
+        "Handlers are called in this process after the message is stored, and the message still waits for a "
+        "consumer: both see it, unless the handler settles it.",
         when=lambda c: c.dispatch_policy.dispatches and c.consumption_policy.pattern == "pull",
-        proof=("tests/unit/test_guarantees.py::test_dispatch_beside_pull_is_accepted_as_local",),
+        proof=(
+            "tests/unit/test_guarantees.py::test_dispatch_beside_pull_is_accepted_as_local",
+            "tests/unit/test_guarantee_promises.py::test_a_dispatched_message_still_waits_for_a_consumer",
+            "tests/unit/test_queue_notification.py::test_a_handler_may_settle_what_it_was_called_for",
+        ),
     ),
     _promised(
         "notification",
@@ -136,14 +227,24 @@ PROMISES: tuple[Rule, ...] = (
         "A wake-up is a hint: it may be lost or doubled, which costs latency and no message. A "
         "failing one raises from `put` and rolls nothing back.",
         when=lambda c: c.notification_policy.notifies,
+        proof=(
+            "tests/unit/test_guarantee_promises.py::test_a_missed_or_doubled_notification_costs_no_message",
+            "tests/unit/test_queue_notification.py::test_a_failing_notification_reaches_the_caller_and_the_message_stays",
+        ),
     ),
     _promised(
         "fifo-ready",
         "FifoReadyOrdering",
         "local",
-        "Messages are leased in the order they became ready. Consumers that run side by side may "
-        "finish in another order, and a redelivered message goes behind.",
+        "Messages are leased in the order they became ready, by the clock of whoever put them. Consumers that "
+        "run side by side may finish in another order, and a redelivered message goes behind.",
         when=lambda c: c.ordering_policy.guarantee == "fifo-ready",
+        proof=(
+            "src/localqueue/testing/ordering.py::OrderingContract::test_messages_come_in_the_order_they_were_put",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_delayed_messages_are_promoted_in_the_order_they_fall_due",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_a_released_message_goes_behind_those_that_were_available_before",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_an_expired_message_takes_its_place_by_the_time_its_lease_ended",
+        ),
     ),
     _promised(
         "priority",
@@ -151,14 +252,29 @@ PROMISES: tuple[Rule, ...] = (
         "local",
         "The highest priority that is ready is leased first. A steady flow of high priorities keeps low ones waiting.",
         when=lambda c: c.ordering_policy.priority_before_sequence,
+        proof=(
+            "src/localqueue/testing/ordering.py::OrderingContract::test_priority_goes_first_on_a_real_clock",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_priority_goes_first_on_a_frozen_clock_and_in_one_batch",
+            "tests/unit/test_queue_ordering.py::test_a_delayed_message_has_no_priority_until_it_is_due",
+            "tests/unit/test_guarantee_promises.py::test_a_flow_of_high_priorities_keeps_a_low_one_waiting",
+        ),
     ),
     _promised(
         "fifo-per-key",
         "PerKeyFifoOrdering",
         "local",
-        "One message of a key is out at a time, in put order. A retry holds up its own key; a "
-        "dead letter lets the next one through.",
+        "One message of a key is out at a time, in put order. A retry or a delay holds up its own key; a "
+        "message that left delivery lets the next one through. A message that waits for others (`after=`) "
+        "does not hold its key.",
         when=lambda c: c.orders_by_key,
+        proof=(
+            "src/localqueue/testing/ordering.py::OrderingContract::test_messages_of_a_key_are_never_in_flight_together",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_order_of_a_key_is_kept_over_release_expiry_and_delay",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_random_work_on_keys_never_has_two_of_a_key_in_flight",
+            "src/localqueue/testing/ordering.py::OrderingContract::test_every_way_out_frees_the_key",
+            "src/localqueue/testing/edges.py::EdgeContract::test_a_waiting_message_does_not_hold_its_ordering_key",
+            "tests/unit/test_queue_ordering.py::test_a_retry_holds_up_its_own_key_and_no_other",
+        ),
     ),
     _promised(
         "fifo-per-key-at-most-once",
@@ -166,6 +282,10 @@ PROMISES: tuple[Rule, ...] = (
         "best-effort",
         "Messages of a key are handed out in order, but the next one does not wait for the handler of the one before.",
         when=lambda c: c.orders_by_key and c.delivery_policy.guarantee == "at-most-once",
+        proof=(
+            "tests/unit/test_guarantee_promises.py::test_at_most_once_hands_out_the_next_of_a_key_at_once_and_in_order",
+            "src/localqueue/testing/leases.py::LeaseContract::test_consume_frees_the_key_the_dedupe_key_and_what_waited",
+        ),
     ),
     _promised(
         "fifo-per-key-dropping",
@@ -173,36 +293,62 @@ PROMISES: tuple[Rule, ...] = (
         "best-effort",
         "A dropped message leaves a gap in its key; those that remain keep their order.",
         when=lambda c: c.orders_by_key and c.backpressure.overflow.startswith("drop-"),
+        proof=(
+            "src/localqueue/testing/ordering.py::OrderingContract::test_a_dropped_head_frees_its_key",
+            "tests/unit/test_guarantee_promises.py::test_drop_newest_leaves_a_gap_in_its_key_and_keeps_the_order",
+        ),
     ),
     _promised(
         "best-effort-ordering",
         "BestEffortOrdering",
         "best-effort",
-        "No order is promised.",
+        "No order is promised; every message is still delivered.",
         when=lambda c: c.ordering_policy.guarantee == "best-effort",
+        proof=("tests/unit/test_guarantee_promises.py::test_best_effort_ordering_delivers_every_message",),
     ),
     _promised(
         "bounded",
         "A limit that blocks or rejects",
         "local",
-        "The limit is checked in the transaction that inserts, so it is exact across processes. "
-        "It counts ready messages.",
+        "The limit is checked in the transaction that inserts, so it is exact across all producers that were "
+        "given it, in any process. It counts ready messages and those blocked behind their ordering key; "
+        "leases and delays that end can take the queue past it.",
         when=lambda c: c.backpressure.maxsize > 0 and c.backpressure.overflow in _WAITING,
+        proof=(
+            "src/localqueue/testing/capacity.py::CapacityContract::test_ready_and_blocked_count_and_nothing_else",
+            "src/localqueue/testing/capacity.py::CapacityContract::test_eight_threads_fill_a_queue_to_its_limit_and_not_beyond",
+            "src/localqueue/testing/processes.py::ProcessContract::test_eight_processes_fill_a_queue_to_its_limit_and_not_beyond",
+            "src/localqueue/testing/capacity.py::CapacityContract::test_a_limit_belongs_to_the_commit_that_names_it",
+            "tests/unit/test_queue_backpressure.py::test_a_lease_that_ran_out_counts_again",
+        ),
     ),
     _promised(
         "dropping",
         "DropNewest or DropOldest",
         "best-effort",
-        "A full queue loses the message being put, or the oldest ready one. The delivery "
-        "guarantee speaks about the messages that were kept.",
+        "A full queue loses the message being put, or the oldest ready one (the oldest blocked one when none "
+        "is ready), and counts it in `stats().dropped`. The delivery guarantee speaks about the messages that "
+        "were kept.",
         when=lambda c: c.backpressure.overflow.startswith("drop-"),
+        proof=(
+            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_newest_refuses_the_new_message_and_counts_it",
+            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_oldest_makes_room_and_counts_what_it_dropped",
+            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_oldest_never_touches_a_leased_message",
+            "tests/unit/test_guarantee_promises.py::test_drop_oldest_takes_a_blocked_message_when_none_is_ready",
+        ),
     ),
     _promised(
         "throttling",
         "Throttling",
         "best-effort",
-        "Producers are slowed, nothing is refused or lost, and the queue may grow past the limit.",
+        "Producers are slowed, nothing is lost, and the queue may grow past the limit. Only a put that will "
+        "not wait for its pause (`block=False`, or a shorter `timeout`) is refused.",
         when=lambda c: c.backpressure.overflow == "throttle",
+        proof=(
+            "tests/unit/test_queue_backpressure.py::test_throttling_slows_a_producer_and_loses_nothing",
+            "tests/unit/test_queue_backpressure.py::test_a_throttled_producer_that_will_not_wait_that_long_is_told_full",
+            "tests/unit/test_backpressure_policies.py::test_throttling_slows_more_the_further_the_queue_is_behind",
+        ),
     ),
     _promised(
         "overflow-queue",
@@ -211,6 +357,11 @@ PROMISES: tuple[Rule, ...] = (
         "What does not fit is stored in the other queue of the same store, for a consumer of that queue. A dedupe key "
         "that is live in either queue stops a second put.",
         when=lambda c: c.backpressure.overflow == "overflow-queue",
+        proof=(
+            "src/localqueue/testing/capacity.py::CapacityContract::test_an_overflow_queue_takes_what_does_not_fit",
+            "src/localqueue/testing/capacity.py::CapacityContract::test_an_overflow_queue_dedupes_too",
+            "tests/unit/test_queue_backpressure.py::test_overflow_goes_to_the_other_queue_and_nothing_is_lost",
+        ),
     ),
     _promised(
         "remote-placement",
@@ -233,7 +384,10 @@ PROMISES: tuple[Rule, ...] = (
         "descriptive",
         "The fields are printed and compared with `semantics`; the store behaves the same.",
         when=lambda c: not c.lease_policy.uses_leases or not c.acknowledgement_policy.acknowledgements,
-        proof=("tests/unit/test_guarantees.py::test_overridden_descriptions_are_only_descriptive",),
+        proof=(
+            "tests/unit/test_guarantees.py::test_overridden_descriptions_are_only_descriptive",
+            "tests/unit/test_guarantee_promises.py::test_a_policy_that_describes_itself_otherwise_still_leases_and_acks",
+        ),
     ),
     _promised(
         "codec",
@@ -245,7 +399,10 @@ PROMISES: tuple[Rule, ...] = (
             "tests/unit/test_codecs.py::test_json_returns_what_it_was_given",
             "tests/unit/test_codecs.py::test_json_refuses_what_would_come_back_changed",
             "tests/unit/test_codecs.py::test_msgpack_returns_what_it_was_given",
+            "tests/unit/test_codecs.py::test_msgpack_refuses_what_would_come_back_changed",
             "tests/unit/test_codecs.py::test_bytes_are_stored_as_they_are",
+            "tests/unit/test_codecs.py::test_bytes_accept_nothing_but_bytes",
+            "tests/unit/test_queue_payloads.py::test_json_comes_out_as_it_went_in",
         ),
     ),
     _promised(

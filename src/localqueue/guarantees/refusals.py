@@ -1,7 +1,7 @@
 """The combinations that are refused, and why.
 
-Construction-time rows are checked in this order. The reason of a put-time row is the exact
-message of the ValueError.
+Construction-time rows are checked in this order. The message of a put-time row is that of
+the ValueError.
 """
 
 from __future__ import annotations
@@ -131,13 +131,16 @@ REFUSALS: tuple[Rule, ...] = (
         because="priority requires PriorityOrdering",
         when=lambda c: not c.ordering_policy.priority_before_sequence,
         at="put",
+        proof=("tests/unit/test_queue_ordering.py::test_priority_needs_its_ordering_policy",),
     ),
     _refused(
         "ordering-key-needs-per-key-ordering",
         "`put(ordering_key=...)` with an ordering other than PerKeyFifoOrdering",
         because="ordering_key requires PerKeyFifoOrdering",
+        instead="pass ordering_policy=PerKeyFifoOrdering()",
         when=lambda c: not c.orders_by_key,
         at="put",
+        proof=("tests/unit/test_guarantees.py::test_a_put_time_row_says_what_put_says",),
     ),
     _refused(
         "dedupe-key-needs-support",
@@ -145,6 +148,7 @@ REFUSALS: tuple[Rule, ...] = (
         because="dedupe_key is not supported by the active deduplication_policy",
         when=lambda c: not c.deduplication_policy.accepts_dedupe_key,
         at="put",
+        proof=("tests/unit/test_queue_dedupe.py::test_a_queue_without_deduplication_takes_no_key",),
     ),
     _refused(
         "effectively-once-needs-a-key",
@@ -152,5 +156,6 @@ REFUSALS: tuple[Rule, ...] = (
         because="dedupe_key is required by the active delivery_policy",
         when=lambda c: c.requires_dedupe_key,
         at="put",
+        proof=("tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",),
     ),
 )

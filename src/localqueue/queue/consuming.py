@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from localqueue.message import QueueMessage
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_delay, check_key, check_timeout
-from localqueue.stores.port import Action, Changes, Lease, LeaseRequest, Settle
+from localqueue.stores.port import INFLIGHT, Action, Changes, Lease, LeaseRequest, Settle
 from localqueue.stores.rules import describe_error
 
 T = TypeVar("T")
@@ -89,22 +89,24 @@ class Consuming(QueueCore[T]):
         Given a message that is not leased, or a bare id, this is an operator's override: it acts whoever holds the
         lease. The same is true of `release`, `dead_letter` and `cancel`.
         """
+        if isinstance(message, QueueMessage) and message.state == INFLIGHT and not self._unfinished:
+            return self.store.ack_one(self.name, message.id, message.attempts)
         return self._settle(message, "ack")
 
     def ack_many(self, messages: Iterable[QueueMessage[Any] | str]) -> list[bool]:
         """Ack several messages in one transaction; False for each whose lease was lost."""
         batch = list(messages)
-        settles = [Settle(self.name, *self._settle_key(message)) for message in batch]
-        if not settles:
+        if not batch:
             return []
-        settled = self.store.commit(Changes(settle=settles, strict=False)).settled
+        name, settles = self.name, []
         for message in batch:
-            self._forget(message)
+            message_id, token = self._token(message)
+            settles.append(Settle(name, message_id, "ack", token))
+        settled = self.store.commit(Changes(settle=settles, strict=False)).settled
+        if self._unfinished:
+            for message in batch:
+                self._forget(message)
         return settled
-
-    def _settle_key(self, message: QueueMessage[Any] | str) -> tuple[str, Action, int | None]:
-        message_id, token = self._token(message)
-        return message_id, "ack", token
 
     def release(self, message: QueueMessage[Any] | str, *, delay: float = 0.0, error: object = None) -> bool:
         """Give a message back, to be delivered again after `delay`; `error` is kept as its `last_error`.

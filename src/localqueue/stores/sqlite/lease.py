@@ -10,7 +10,7 @@ from typing import Any
 from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
-from localqueue.stores.sqlite.rows import claimed_message
+from localqueue.stores.sqlite.rows import claimed_message, stored_message
 from localqueue.stores.sqlite.settle import follow_ack
 from localqueue.stores.sqlite.tx import READY, Tx
 
@@ -57,29 +57,31 @@ def _may_claim(tx: Tx, queue: int) -> bool:
 
 def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]]) -> list[StoredMessage]:
     until = tx.now + request.timeout
-    tx.connection.execute(sql.LEAVE_LINE_UP_TO, (queue, *rows[-1][:3]))
+    last = rows[-1][:3]
+    leases = (until, tx.now, request.leased_by, request.max_attempts, queue, *last)
+    tx.connection.execute(sql.LEASE_UP_TO, leases)
+    tx.connection.execute(sql.LEAVE_LINE_UP_TO, (queue, *last))
     tx.count(queue, READY, -len(rows))
-    leases = [
-        (queue, key, attempts + 1, until, tx.now, request.leased_by, request.max_attempts)
-        for _, _, key, attempts, *_ in rows
-    ]
-    messages = [
-        claimed_message(
-            tx.store.ids, tx.connection, request.queue, row[2], row[3] + 1, row[4:], tx.now, until, request.leased_by
-        )
-        for row in rows
-    ]
+    messages = [_claimed(tx, request, row, until) for row in rows]
     if request.consume:
         keys = json.dumps([row[2] for row in rows])
         for consumed in sorted(tx.connection.execute(sql.DELETE_CONSUMED, (keys,)).fetchall()):
             follow_ack(tx, queue, *consumed)
-    else:
-        tx.connection.executemany(sql.INSERT_LEASE, leases)
-        tx.due(queue, until)
-        for row in rows:
-            if row[12] is not None:  # whether it has expired is decided when the lease ends
-                tx.connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (row[2],))
+        return messages
+    tx.due(queue, until)
+    for row in rows:
+        if row[12] is not None:  # whether it has expired is decided when the lease ends
+            tx.connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (row[2],))
     return messages
+
+
+def _claimed(tx: Tx, request: LeaseRequest, row: tuple[Any, ...], until: float) -> StoredMessage:
+    key, attempts = row[2:4]
+    message = claimed_message(tx.store.ids, request.queue, key, attempts + 1, row[4:], tx.now, until, request.leased_by)
+    if message is None:
+        found = tx.connection.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
+        message = stored_message(tx.store.ids, tx.connection, found)
+    return message
 
 
 def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count: int) -> None:

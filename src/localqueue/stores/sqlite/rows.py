@@ -58,31 +58,18 @@ def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ..
 
 
 def claimed_message(
-    ids: Mint,
-    connection: sqlite3.Connection,
-    queue: str,
-    key: int,
-    token: int,
-    row: tuple[Any, ...],
-    since: float,
-    until: float,
-    by: str | None,
-) -> StoredMessage:
-    """A message that was just leased, from the columns of `claimed_message.sql`."""
+    ids: Mint, queue: str, key: int, token: int, row: tuple[Any, ...], since: float, until: float, by: str | None = None
+) -> StoredMessage | None:
+    """A message that was just leased, from the columns of `claimed_message.sql`; None if more has to be read for it."""
     (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run, last_error,
      failed_at, history) = row  # fmt: skip
+    if history or run is not None:
+        return None
     leased: dict[str, Any] = {"type": "leased", "at": since, "attempt": token}
     if by is not None:
         leased["leased_by"] = by
-    events: tuple[dict[str, Any], ...] = (leased,)
-    if history:
-        finished = finished_attempts(connection, key)
-        events = rules.history(finished, attempts=token, leased_at=since, leased_by=by)
-    run_id = None
-    if run is not None:
-        run_id = connection.execute("SELECT name FROM runs WHERE id = ?", (run,)).fetchone()[0]
     return StoredMessage(
-        ids.id_of(key), queue, STATES[INFLIGHT], payload, codec, priority, token, created_at, available_at, until, by,
-        None if last_error is None else json.loads(last_error), failed_at, dedupe_key, ordering_key, expires_at, run_id,
-        headers, 0, events,
+        ids.id_of(key), queue, "inflight", payload, codec, priority, token, created_at, available_at, until, by,
+        None if last_error is None else json.loads(last_error), failed_at, dedupe_key, ordering_key, expires_at, None,
+        headers, 0, (leased,),
     )  # fmt: skip

@@ -168,22 +168,16 @@ class SQLiteQueueStore(ReadsQueues):
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None:
             return []
-
-        def claim(execute: Execute, now: float) -> StoredMessage | None:
-            claimed = execute(sql.CLAIM_ONE, (row, now, now + timeout, max_attempts)).fetchall()
-            if not claimed:
-                return None
-            key, token = claimed[0]
-            found = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
-            return claimed_message(
-                self.ids, self._writer.connection, queue, key, token, found, now, now + timeout, None
-            )
-
         if limit == 1 and not consume and leased_by is None:
-            message = self._writer.run(claim)
-            if message is not None:
+            now = self._clock()
+            until = now + timeout
+            claimed = self._writer.claim(sql.CLAIM_ONE, (row, now, until, max_attempts), sql.CLAIMED_MESSAGE)
+            if claimed is not None:
                 self._wake.touched((queue,))
-                return [message]
+                key, token, found = claimed
+                message = claimed_message(self.ids, queue, key, token, found, now, until) if found else None
+                message = message or self.get(queue, self.ids.id_of(key))
+                return [message] if message is not None else self.lease(request)  # an operator removed it at once
             if not self._look_again(row):
                 return []
         while True:

@@ -53,20 +53,41 @@ class Writer:
 
     def one(self, statement: str, parameters: tuple[Any, ...]) -> int:
         """Run a single statement, which is a transaction without our saying so; how many rows it changed."""
-        if self.on_edge is None and self.lock.acquire(blocking=False):
+        if self.on_edge is None and self.lock.acquire(False):
             try:
-                self._require_open()
                 return self.execute(statement, parameters).rowcount
-            except sqlite3.IntegrityError:
-                raise
             except sqlite3.Error as error:
-                raise translate(error, self._path) from error
+                raise self._failure(error) from error
             finally:
                 self.lock.release()
         return self.run(lambda execute, now: execute(statement, parameters).rowcount)
 
+    def claim(self, statement: str, parameters: tuple[Any, ...], look: str) -> tuple[int, int, tuple[Any, ...]] | None:
+        """Run a single statement that returns a key and a token, then `look` at what the key names."""
+
+        def work(execute: Execute, now: float) -> tuple[int, int, tuple[Any, ...]] | None:
+            claimed = execute(statement, parameters).fetchall()
+            if not claimed:
+                return None
+            key, token = claimed[0]
+            return key, token, execute(look, (key,)).fetchone()
+
+        if self.on_edge is None and self.lock.acquire(False):
+            try:
+                return work(self.execute, 0.0)
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+            finally:
+                self.lock.release()
+        return self.run(work)
+
+    def _failure(self, error: sqlite3.Error) -> Exception:
+        if self._closed:
+            return QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+        return error if isinstance(error, sqlite3.IntegrityError) else translate(error, self._path)
+
     def run(self, work: Work[T]) -> T:
-        if self.lock.acquire(blocking=False):
+        if self.lock.acquire(False):
             try:
                 return self._run_alone(work)
             finally:
@@ -100,12 +121,9 @@ class Writer:
             if edge is not None:
                 edge("committed")
             return value
-        except sqlite3.IntegrityError:
-            self._undo()
-            raise
         except sqlite3.Error as error:
             self._undo()
-            raise translate(error, self._path) from error
+            raise self._failure(error) from error
         except BaseException:
             self._undo()
             raise
