@@ -29,7 +29,7 @@ class Adapter:
         for pragma in (
             "journal_mode = WAL",
             "synchronous = NORMAL",
-            "wal_autocheckpoint = 4000",
+            "wal_autocheckpoint = 10000",
             "temp_store = MEMORY",
         ):
             self.execute(f"PRAGMA {pragma}")

@@ -58,7 +58,7 @@ PROMISES: tuple[Rule, ...] = (
         "at-least-once",
         "A stored message is leased again until it is acknowledged, dead-lettered, cancelled, expired or "
         "purged. A handler that outlives its lease may run beside its successor; only the current lease can "
-        "settle the message, and a bare id, which is an operator's override.",
+        "settle the message. A bare id settles it too: that is an operator's override.",
         when=lambda c: c.delivery_policy.guarantee == "at-least-once",
         proof=(
             "src/localqueue/testing/leases.py::LeaseContract::test_a_lease_is_held_until_its_timeout_and_not_longer",

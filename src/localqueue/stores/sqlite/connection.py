@@ -59,7 +59,7 @@ def connect(
                         path=path,
                     )
             connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-            connection.execute("PRAGMA wal_autocheckpoint = 4000")
+            connection.execute("PRAGMA wal_autocheckpoint = 10000")
             connection.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         connection.close()
