@@ -12,10 +12,11 @@ from collections import Counter
 from typing import Any
 
 from harness import Bench, Child, Table, percentile
-from systems import RAW_BYTES, System
+from systems import RAW_BYTES, US, System
 
 PROCESSES = 4
 BACKLOG = 500
+BATCH = 20
 COLUMNS = ["", "a second", "put p50", "put p99", "get+ack p50", "get+ack p99", "errors", "twice"]
 
 
@@ -26,7 +27,7 @@ def open_all(bench: Bench, children: list[Child], path: str, share: int) -> None
     children[0].ask("fill", n=BACKLOG)
 
 
-def one_run(bench: Bench, system: System, share: int) -> dict[str, Any]:
+def one_run(bench: Bench, system: System, share: int, batch: int = 1) -> dict[str, Any]:
     with (
         bench.fresh_directory() as path,
         bench.children([system] * (2 * PROCESSES), quiet=True) as children,
@@ -34,9 +35,9 @@ def one_run(bench: Bench, system: System, share: int) -> dict[str, Any]:
         open_all(bench, children, path, share)
         producers, consumers = children[:PROCESSES], children[PROCESSES:]
         for child in producers:
-            child.send("produce", n=share)
+            child.send("produce", n=share) if batch == 1 else child.send("produce_batches", n=share, batch=batch)
         for child in consumers:
-            child.send("consume", n=share)
+            child.send("consume", n=share) if batch == 1 else child.send("consume_batches", n=share, batch=batch)
         puts = [child.answer() for child in producers]
         gets = [child.answer() for child in consumers]
         for child in children:
@@ -61,6 +62,9 @@ def run(bench: Bench) -> list[Table]:
             if system.name == RAW_BYTES:
                 continue  # it can not tell its messages apart
             results.setdefault(system.name, []).append(one_run(bench, system, share))
+            if system.name == US:
+                name = f"{US}, {BATCH} a call"
+                results.setdefault(name, []).append(one_run(bench, system, share, BATCH))
     rows, data = [], {}
     for name, runs in results.items():
         rate = statistics.median(one["rate"] for one in runs)

@@ -33,6 +33,12 @@ class Adapter:
         except stdlib_queue.Empty:
             return None
 
+    def try_lease_many(self, n: int) -> list[Any]:
+        try:
+            return self.queue.get_messages(n, block=False)
+        except stdlib_queue.Empty:
+            return []
+
     def wait(self, seconds: float) -> Any:
         try:
             return self.queue.get_message(timeout=seconds)

@@ -174,6 +174,33 @@ class Server:
         answer = {"started": started, "ended": time.monotonic(), "laps": laps, "errors": errors}
         return answer | {"seen": seen}
 
+    def produce_batches(self, n: int, batch: int) -> dict[str, Any]:
+        """Like `produce`, `batch` messages a call."""
+        items = list(self.items(n))
+        laps = []
+        started = time.monotonic()
+        for first in range(0, n, batch):
+            before = clock()
+            self.queue.put_many(items[first : first + batch])
+            laps.append(clock() - before)
+        return {"started": started, "ended": time.monotonic(), "laps": laps, "errors": 0}
+
+    def consume_batches(self, n: int, batch: int) -> dict[str, Any]:
+        """Like `consume`, up to `batch` messages a call."""
+        laps: list[float] = []
+        seen: list[Any] = []
+        started = time.monotonic()
+        while len(seen) < n:
+            before = clock()
+            handles = self.queue.try_lease_many(min(batch, n - len(seen)))
+            if not handles:
+                time.sleep(0.001)
+                continue
+            self.queue.ack_many(handles)
+            laps.append(clock() - before)
+            seen += [self.queue.value(handle)["n"] for handle in handles]
+        return {"started": started, "ended": time.monotonic(), "laps": laps, "errors": 0, "seen": seen}
+
     def put_stamped(self, n: int, pause: float) -> dict[str, Any]:
         """Put n messages that carry the moment of their put, one every `pause` seconds."""
         for item in self.items(n):

@@ -40,9 +40,12 @@ class Consuming(QueueCore[T]):
         """
         if timeout is None and leased_by is None:
             leased = self.store.lease(self._request)
-            message = self._leased(leased[0]) if leased else None
-            if message is not None:
-                return message
+            if leased:
+                message = self._leased(leased[0])
+                if message is not None:
+                    return message
+            elif not block:
+                raise Empty
         return self._get(1, block, timeout, leased_by)[0]
 
     def get_messages(

@@ -15,18 +15,22 @@ from typing import Self
 
 from localqueue.stores import rules
 
-_POLL = 0.004
+_POLL = 0.006
 _LONGEST_WAIT = 0.5  # bounds how late a jump of the clock is noticed
 
 
 class Wake:
-    """Tells when anything in the store changed. `version` is None for a store only this process can change."""
+    """Tells when something in the queues that are waited for changed.
 
-    def __init__(self, version: Callable[[], int] | None) -> None:
+    `version` reads, for those queues, something that differs after another process changed them; it may differ more
+    often. It is None for a store only this process can change.
+    """
+
+    def __init__(self, version: Callable[[Iterable[Hashable]], Hashable] | None) -> None:
         self._version = version
         self._condition = threading.Condition()
         self._generation = 0
-        self._seen = 0
+        self._seen: Hashable = None
         self._polling = False
         self._waited: Counter[Hashable] = Counter()
 
@@ -77,7 +81,7 @@ class Wake:
     def _poll(self) -> bool:
         if self._version is None:
             return False
-        version = self._version()
+        version = self._version(self._waited)
         if version == self._seen:
             return False
         self._seen = version

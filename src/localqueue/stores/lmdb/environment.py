@@ -56,7 +56,7 @@ class Environment:
         self._opening = threading.Lock()
         self.gate = Gate()
         self.writer = Writer(self)
-        self.wake = Wake(self.last_transaction)
+        self.wake = Wake(lambda _queues: self.last_transaction())
 
     # the handle
 
@@ -262,4 +262,4 @@ class Environment:
         self.gate = Gate()
         self.writer = Writer(self)
         self.writer.on_edge = on_edge
-        self.wake = Wake(self.last_transaction)
+        self.wake = Wake(lambda _queues: self.last_transaction())

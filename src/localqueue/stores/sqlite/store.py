@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +34,8 @@ from localqueue.stores.wake import StoreWaiter, Wake
 from localqueue.stores.wiring import Wiring
 
 T = TypeVar("T")
+
+_ANY_CHANGE = object()  # waited for by those who can not say which queue will change
 
 
 class SQLiteQueueStore(ReadsQueues):
@@ -81,6 +83,7 @@ class SQLiteQueueStore(ReadsQueues):
             raise
         self.ids = Mint(secret)
         self.queue_ids: dict[str, int] = {}
+        self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
         self._writer = Writer(connection, path=self.path, clock=self._clock)
         if self.path == ":memory:":
             self._reader = Reader(connection, self._writer.lock, self.path)
@@ -88,7 +91,7 @@ class SQLiteQueueStore(ReadsQueues):
         else:
             self._reader = Reader(self._connect(), threading.Lock(), self.path)
             self._watch = Watch(self._connect, self.path)
-        self._wake = Wake(None if self._watch is None else self._watch.version)
+        self._wake = Wake(None if self._watch is None else self._version)
 
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
@@ -166,8 +169,9 @@ class SQLiteQueueStore(ReadsQueues):
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         queue, limit, timeout, leased_by, max_attempts, consume = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
-        if row is None:
+        if row is None or (row in self._drained and not self._look_again(row)):
             return []
+        self._drained.discard(row)
         if limit == 1 and not consume and leased_by is None:
             now = self._clock()
             until = now + timeout
@@ -179,6 +183,7 @@ class SQLiteQueueStore(ReadsQueues):
                 message = message or self.get(queue, self.ids.id_of(key))
                 return [message] if message is not None else self.lease(request)  # an operator removed it at once
             if not self._look_again(row):
+                self._drained.add(row)
                 return []
         while True:
             messages = self._write(lambda tx: leasing.lease(tx, request))
@@ -286,7 +291,18 @@ class SQLiteQueueStore(ReadsQueues):
             changed, seen[0] = now != seen[0], now
             return changed, rules.NEVER
 
-        return StoreWaiter(self._wake, tuple(self.queues()), check, self._clock)
+        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check, self._clock)
+
+    def _version(self, names: Iterable[Hashable]) -> Hashable:
+        """The ends of the lines of these queues: whatever wakes somebody changes one of them."""
+        assert self._watch is not None
+        ends: list[tuple[Any, ...]] = []
+        for name in names:
+            if name is _ANY_CHANGE:
+                ends += self._watch.query("PRAGMA data_version")
+            elif (queue := self._find_queue(str(name))) is not None:
+                ends += self._watch.query(sql.ENDS_OF_LINE, (queue,))
+        return tuple(ends)
 
     def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
         """Ready and blocked messages, next timer and pause of each queue."""

@@ -19,10 +19,6 @@ class Watch:
         self.lock = threading.Lock()
         self._closed = False
 
-    def version(self) -> int:
-        """A number that changes when another connection has committed; reading it takes no lock on the file."""
-        return int(self.query("PRAGMA data_version")[0][0])
-
     def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self.lock:
             if self._closed:
