@@ -52,7 +52,7 @@ class NotWaiting(QueueError, ValueError):
 
 
 class CircularDependency(QueueError, ValueError):
-    """Messages of one commit wait for each other, so none of them could ever be delivered."""
+    """Messages would wait for each other, so that none of them could ever be delivered."""
 
 
 class RunCancelled(QueueError, ValueError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,9 @@ from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.crash.children import Child, reports_of
 
 MODES = ("IMMEDIATE", "EXCLUSIVE")
+PATIENCE = 20
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -28,17 +31,31 @@ def foreign(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def release_when_waited_for(foreign: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The foreign lock goes away when the store starts to wait for it. The pauses that the store made."""
-    pauses: list[float] = []
+def release_when_waited_for(foreign: sqlite3.Connection, begun: threading.Event, operation: Callable[[], T]) -> T:
+    """The foreign lock goes away when the operation, in another thread, has begun to wait for it."""
+    outcome: list[T] = []
+    thread = threading.Thread(target=lambda: outcome.append(operation()), daemon=True)
+    thread.start()
+    assert begun.wait(PATIENCE)
+    assert not outcome
+    foreign.execute("ROLLBACK")
+    thread.join(PATIENCE)
+    (result,) = outcome
+    return result
 
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if foreign.in_transaction:
-            foreign.execute("ROLLBACK")
 
-    monkeypatch.setattr(time, "sleep", sleep)
-    return pauses
+def begun_opening(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the store has its first connection: what it does with it next needs the lock."""
+    begun = threading.Event()
+    connect = sqlite3.connect
+
+    def announced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        begun.set()
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", announced)
+    return begun
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -61,15 +78,13 @@ def test_a_put_into_a_file_that_stays_locked_names_it_after_the_timeout(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_put_waits_for_a_lock_that_goes_away_in_time(
-    mode: str, tmp_path: Path, foreign: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_waits_for_a_lock_that_goes_away_in_time(mode: str, tmp_path: Path, foreign: sqlite3.Connection) -> None:
     with SQLiteQueueStore(tmp_path / "store", timeout=30) as store:
         store.put_one("jobs", "a", None)
         foreign.execute(f"BEGIN {mode}")
-        pauses = release_when_waited_for(foreign, monkeypatch)
-        store.put_one("jobs", "b", None)
-        assert pauses
+        begun = threading.Event()
+        store._writer.connection.set_trace_callback(lambda statement: begun.set())
+        release_when_waited_for(foreign, begun, lambda: store.put_one("jobs", "b", None))
         assert store.qsize("jobs") == 2
 
 
@@ -93,9 +108,8 @@ def test_making_a_store_waits_for_a_lock_that_goes_away_in_time(
     mode: str, tmp_path: Path, foreign: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreign.execute(f"BEGIN {mode}")
-    pauses = release_when_waited_for(foreign, monkeypatch)
-    with SQLiteQueueStore(tmp_path / "store", timeout=30) as store:
-        assert pauses
+    begun = begun_opening(monkeypatch)
+    with release_when_waited_for(foreign, begun, lambda: SQLiteQueueStore(tmp_path / "store", timeout=30)) as store:
         store.put_one("jobs", "x", None)
         assert store.qsize("jobs") == 1
 
@@ -107,14 +121,13 @@ def test_a_restored_backup_that_is_locked_is_waited_for_and_named(
     with SQLiteQueueStore(tmp_path / "original") as store:
         store.put_one("jobs", "x", None)
         store.backup(tmp_path / "store")
-    foreign = sqlite3.connect(tmp_path / "store", isolation_level=None)
+    foreign = sqlite3.connect(tmp_path / "store", isolation_level=None, check_same_thread=False)
     foreign.execute(f"BEGIN {mode}")
     with pytest.raises(QueueStoreLockedError) as raised:
         SQLiteQueueStore(tmp_path / "store", timeout=0.2)
     assert raised.value.path == str(tmp_path / "store")
-    pauses = release_when_waited_for(foreign, monkeypatch)
-    with SQLiteQueueStore(tmp_path / "store", timeout=30) as store:
-        assert pauses
+    begun = begun_opening(monkeypatch)
+    with release_when_waited_for(foreign, begun, lambda: SQLiteQueueStore(tmp_path / "store", timeout=30)) as store:
         assert store.qsize("jobs") == 1
     foreign.close()
 

@@ -83,6 +83,7 @@ def test_a_store_that_another_process_makes_while_we_look_at_the_file_is_not_for
 def open_interfered(path: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Open a new file; the nth statement that needs a lock does not get it at once. How many need one."""
     connect = sqlite3.connect
+    connections: list[sqlite3.Connection] = []
     count = 0
 
     class Interfered(sqlite3.Connection):
@@ -97,9 +98,10 @@ def open_interfered(path: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> int
                     raise busy
             return super().execute(statement, *arguments)
 
-    def connect_interfered(*arguments: Any, timeout: float, **options: Any) -> sqlite3.Connection:
-        patient = timeout > 0  # SQLite itself waits for those
-        return connect(*arguments, timeout=timeout, factory=sqlite3.Connection if patient else Interfered, **options)
+    def connect_interfered(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        first = not connections  # the one that makes the store; the others find it made
+        connections.append(connect(*arguments, factory=Interfered if first else sqlite3.Connection, **options))
+        return connections[-1]
 
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", connect_interfered)

@@ -116,7 +116,8 @@ class DropOldest(Described):
 class Throttling(Described):
     """Above `maxsize` each put waits before it stores, longer the further the queue is behind.
 
-    A soft limit: nothing is refused or lost, and the queue may grow past `maxsize`.
+    A soft limit: nothing is lost, and the queue may grow past `maxsize`. A put that may not wait that long
+    (`block=False`, or a shorter `timeout`) raises `queue.Full`.
     """
 
     maxsize: int

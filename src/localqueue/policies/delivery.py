@@ -52,8 +52,8 @@ class AtMostOnceDelivery(Described):
 class EffectivelyOnceDelivery(Described):
     """At-least-once delivery whose duplicates are recognised by a required `dedupe_key`.
 
-    With `idempotency_store`, workers skip a key that already succeeded. Without one the key is
-    still required and nothing is skipped.
+    The queue itself merges a put with the live message that has its key. `idempotency_store` names the ledger by
+    which a worker recognises work that already succeeded.
     """
 
     guarantee: str = "effectively-once"

@@ -35,7 +35,7 @@ class StoreHarness:
 
     `open` takes any of `namespace`, `clock` and `durability` as keywords; every call opens the same data.
     `opener` and `location` say the same to another process: `opener` is "module:callable", called as
-    `callable(location, namespace=...)`. `open_copy` opens what `backup(path)` wrote.
+    `callable(location)`. `open_copy` opens what `backup(path)` wrote.
     """
 
     open: Callable[..., QueueStore]

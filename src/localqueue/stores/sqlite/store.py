@@ -10,35 +10,34 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from localqueue.errors import IdTaken
 from localqueue.ids import IdRange, Mint
-from localqueue.stores import fork, rules
-from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage, Waiter
+from localqueue.stores import fork
+from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently, translated
 from localqueue.stores.sqlite.dependencies import add_edges
 from localqueue.stores.sqlite.enqueue import enqueue, insert_batch
-from localqueue.stores.sqlite.reader import Reader, ReadsQueues
+from localqueue.stores.sqlite.listening import ListensToQueues
+from localqueue.stores.sqlite.reader import Reader
 from localqueue.stores.sqlite.rows import claimed_message
 from localqueue.stores.sqlite.settle import settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.watch import Watch
 from localqueue.stores.sqlite.writer import Execute, Writer
-from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wake import Wake
 from localqueue.stores.wiring import Wiring
 
 T = TypeVar("T")
 
-_ANY_CHANGE = object()  # waited for by those who can not say which queue will change
 
-
-class SQLiteQueueStore(ReadsQueues):
+class SQLiteQueueStore(ListensToQueues):
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
@@ -258,64 +257,6 @@ class SQLiteQueueStore(ReadsQueues):
                 maintain.backup(source, os.fspath(path))
             finally:
                 source.close()
-
-    # wake
-
-    def listen(self, queues: Sequence[str]) -> Waiter:
-        def check() -> tuple[bool, float]:
-            now, next_due = self._clock(), rules.NEVER
-            for ready, _, due, paused_at in self._look(queues):
-                if paused_at is None:
-                    if ready or due <= now:
-                        return True, now
-                    next_due = min(next_due, due)
-            return False, next_due
-
-        return StoreWaiter(self._wake, tuple(queues), check, self._clock)
-
-    def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
-        def check() -> tuple[bool, float]:
-            full = [name for name, maxsize in limits.items() if self.load(name) >= maxsize]
-            return not full, min((self._read(name, self._next_expiry, rules.NEVER) for name in full), default=0.0)
-
-        return StoreWaiter(self._wake, tuple(limits), check, self._clock)
-
-    def _next_expiry(self, connection: sqlite3.Connection, queue: int) -> float:
-        return reads.next_expiry(connection, queue, self._clock())
-
-    def listen_run(self, run_id: str) -> Waiter:
-        seen = [self.run(run_id)]
-
-        def check() -> tuple[bool, float]:
-            now = self.run(run_id)
-            changed, seen[0] = now != seen[0], now
-            return changed, rules.NEVER
-
-        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check, self._clock)
-
-    def _version(self, names: Iterable[Hashable]) -> Hashable:
-        """The ends of the lines of these queues: whatever wakes somebody changes one of them."""
-        assert self._watch is not None
-        ends: list[tuple[Any, ...]] = []
-        for name in names:
-            if name is _ANY_CHANGE:
-                ends += self._watch.query("PRAGMA data_version")
-            elif (queue := self._find_queue(str(name))) is not None:
-                ends += self._watch.query(sql.ENDS_OF_LINE, (queue,))
-        return tuple(ends)
-
-    def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Ready and blocked messages, next timer and pause of each queue."""
-        rows = []
-        for name in queues:
-            queue = self._find_queue(name)
-            if queue is None:
-                continue
-            if self._watch is None:
-                rows += self._reader.run(lambda c, q=queue: c.execute(sql.LOOK, (q,)).fetchall())  # type: ignore[misc]
-            else:
-                rows += self._watch.query(sql.LOOK, (queue,))
-        return rows
 
     # life
 

@@ -1,0 +1,81 @@
+"""The listening half of the port: what a blocked caller looks at, and what tells it to look again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from localqueue.stores import rules
+from localqueue.stores.port import Waiter
+from localqueue.stores.sqlite import reads
+from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.reader import ReadsQueues
+from localqueue.stores.sqlite.watch import Watch
+from localqueue.stores.wake import StoreWaiter, Wake
+
+_ANY_CHANGE = object()  # waited for by those who can not say which queue will change
+
+
+class ListensToQueues(ReadsQueues):
+    """Waiters for a store with a `Wake`. `_watch` is None when only this process can change the store."""
+
+    _wake: Wake
+    _watch: Watch | None
+    _clock: Callable[[], float]
+
+    def listen(self, queues: Sequence[str]) -> Waiter:
+        def check() -> tuple[bool, float]:
+            now, next_due = self._clock(), rules.NEVER
+            for ready, _, due, paused_at in self._look(queues):
+                if paused_at is None:
+                    if ready or due <= now:
+                        return True, now
+                    next_due = min(next_due, due)
+            return False, next_due
+
+        return StoreWaiter(self._wake, tuple(queues), check, self._clock)
+
+    def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
+        def check() -> tuple[bool, float]:
+            full = [name for name, maxsize in limits.items() if self.load(name) >= maxsize]
+            return not full, min((self._read(name, self._next_expiry, rules.NEVER) for name in full), default=0.0)
+
+        return StoreWaiter(self._wake, tuple(limits), check, self._clock)
+
+    def _next_expiry(self, connection: sqlite3.Connection, queue: int) -> float:
+        return reads.next_expiry(connection, queue, self._clock())
+
+    def listen_run(self, run_id: str) -> Waiter:
+        seen = [self.run(run_id)]
+
+        def check() -> tuple[bool, float]:
+            now = self.run(run_id)
+            changed, seen[0] = now != seen[0], now
+            return changed, rules.NEVER
+
+        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check, self._clock)
+
+    def _version(self, names: Iterable[Hashable]) -> Hashable:
+        """The ends of the lines of these queues: whatever wakes somebody changes one of them."""
+        assert self._watch is not None
+        ends: list[tuple[Any, ...]] = []
+        for name in names:
+            if name is _ANY_CHANGE:
+                ends += self._watch.query("PRAGMA data_version")
+            elif (queue := self._find_queue(str(name))) is not None:
+                ends += self._watch.query(sql.ENDS_OF_LINE, (queue,))
+        return tuple(ends)
+
+    def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Ready and blocked messages, next timer and pause of each queue."""
+        rows = []
+        for name in queues:
+            queue = self._find_queue(name)
+            if queue is None:
+                continue
+            if self._watch is None:
+                rows += self._reader.run(lambda c, q=queue: c.execute(sql.LOOK, (q,)).fetchall())  # type: ignore[misc]
+            else:
+                rows += self._watch.query(sql.LOOK, (queue,))
+        return rows
