@@ -188,7 +188,7 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
             (item,),
             None,
             options.get("delay", 0.0),
-            options.get("dedupe_key"),
+            (options.get("dedupe_key"),),
             options.get("priority", 0),
             options.get("ttl"),
             options.get("headers"),

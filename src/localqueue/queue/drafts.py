@@ -130,3 +130,39 @@ def upstream_ids(after: Iterable[QueueMessage[Any] | str]) -> tuple[str, ...]:
 def check_is_list(after: object) -> None:
     if isinstance(after, str | bytes) or not isinstance(after, Iterable):
         raise TypeError(f"after= takes a list of message ids or messages, not {after!r}; write after=[...]")
+
+
+def has_no_options(
+    timeout: object,
+    delay: object,
+    priority: object,
+    ttl: object,
+    headers: object,
+    ordering_key: object,
+    run_id: object,
+    after: object,
+) -> bool:
+    """Whether a put asks for nothing but that its item be stored."""
+    return (
+        timeout is None
+        and after == ()
+        and type(delay) is float
+        and delay == 0.0
+        and type(priority) is int
+        and priority == 0
+        and ordering_key is None
+        and headers is None
+        and run_id is None
+        and ttl is None
+    )
+
+
+def one_key_each(dedupe_keys: Iterable[str] | None, count: int) -> tuple[str | None, ...]:
+    if dedupe_keys is None:
+        return (None,) * count
+    if isinstance(dedupe_keys, str):
+        raise TypeError(f"dedupe_keys takes one key for each item, not the string {dedupe_keys!r}")
+    keys = tuple(dedupe_keys)
+    if len(keys) != count:
+        raise ValueError(f"dedupe_keys has {len(keys)} keys for {count} items; give one for each")
+    return keys

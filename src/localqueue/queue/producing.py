@@ -13,7 +13,14 @@ from localqueue.message import QueueMessage
 from localqueue.policies import Throttling, subscriber_queue_name
 from localqueue.queue.batch import StoredBatch
 from localqueue.queue.core import QueueCore
-from localqueue.queue.drafts import check_put_options, check_timeout, encode_headers, upstream_ids
+from localqueue.queue.drafts import (
+    check_put_options,
+    check_timeout,
+    encode_headers,
+    has_no_options,
+    one_key_each,
+    upstream_ids,
+)
 from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, NewMessage, Outcome
 
 T = TypeVar("T")
@@ -45,20 +52,8 @@ class Producing(QueueCore[T]):
         raises `queue.Full` or loses what its backpressure policy names. On a publish/subscribe queue every subscriber
         gets a copy, in one transaction, and the first one is returned.
         """
-        if (
-            self._plain
-            and timeout is None
-            and after == ()
-            and type(delay) is float
-            and delay == 0.0
-            and type(priority) is int
-            and priority == 0
-            and dedupe_key is None
-            and ordering_key is None
-            and headers is None
-            and run_id is None
-            and ttl is None
-        ):
+        plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
+        if plain and self._plain and dedupe_key is None:
             message_id, at = self.store.put_one(self.name, self._codec.encode(item), self._codec_name)
             return QueueMessage.of(
                 id=message_id,
@@ -69,7 +64,9 @@ class Producing(QueueCore[T]):
                 attempt_history=[],
                 headers={},
             )
-        drafts = self._drafts((item,), timeout, delay, dedupe_key, priority, ttl, headers, ordering_key, run_id, after)
+        drafts = self._drafts(
+            (item,), timeout, delay, (dedupe_key,), priority, ttl, headers, ordering_key, run_id, after
+        )
         return self._put(drafts, (item,), block, timeout)[0]
 
     def put_nowait(self, item: T) -> QueueMessage[T]:
@@ -83,6 +80,7 @@ class Producing(QueueCore[T]):
         timeout: float | None = None,
         *,
         delay: float = 0.0,
+        dedupe_keys: Iterable[str] | None = None,
         priority: int = 0,
         ttl: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -90,23 +88,16 @@ class Producing(QueueCore[T]):
         run_id: str | None = None,
         after: Iterable[QueueMessage[Any] | str] = (),
     ) -> Sequence[QueueMessage[T]]:
-        """Store all items in one transaction, in order, or none of them."""
+        """Store all items in one transaction, in order, or none of them.
+
+        The options apply to each item; `dedupe_keys` has one key for each.
+        """
         values = tuple(items)
+        keys = one_key_each(dedupe_keys, len(values))
         if not values:
             return []
-        if (
-            self._plain
-            and timeout is None
-            and after == ()
-            and type(delay) is float
-            and delay == 0.0
-            and type(priority) is int
-            and priority == 0
-            and ordering_key is None
-            and headers is None
-            and run_id is None
-            and ttl is None
-        ):
+        plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
+        if plain and self._plain and dedupe_keys is None:
             payloads = [self._codec.encode(value) for value in values]
             ids, at = self.store.put_batch(self.name, payloads, self._codec_name)
             return StoredBatch(self.name, values, ids, at)
@@ -116,7 +107,7 @@ class Producing(QueueCore[T]):
                 f"a batch of {len(values)} can never fit queue {self.name!r}, which admits {limit.maxsize} ready "
                 "messages; put smaller batches"
             )
-        drafts = self._drafts(values, timeout, delay, None, priority, ttl, headers, ordering_key, run_id, after)
+        drafts = self._drafts(values, timeout, delay, keys, priority, ttl, headers, ordering_key, run_id, after)
         return self._put(drafts, values, block, timeout)
 
     def _drafts(
@@ -124,7 +115,7 @@ class Producing(QueueCore[T]):
         items: Sequence[T],
         timeout: float | None,
         delay: float,
-        dedupe_key: str | None,
+        dedupe_keys: Sequence[str | None],
         priority: int,
         ttl: float | None,
         headers: Mapping[str, str] | None,
@@ -133,25 +124,27 @@ class Producing(QueueCore[T]):
         after: Iterable[QueueMessage[Any] | str],
     ) -> list[NewMessage]:
         """Checked, encoded and with new ids."""
-        check_put_options(
-            self._configuration,
-            delay=delay,
-            dedupe_key=dedupe_key,
-            priority=priority,
-            ttl=ttl,
-            ordering_key=ordering_key,
-            run_id=run_id,
-        )
+        for dedupe_key in dict.fromkeys(dedupe_keys):
+            check_put_options(
+                self._configuration,
+                delay=delay,
+                dedupe_key=dedupe_key,
+                priority=priority,
+                ttl=ttl,
+                ordering_key=ordering_key,
+                run_id=run_id,
+            )
         check_timeout(timeout)
         header_text = None if headers is None else encode_headers(headers)
         upstream = () if after == () else upstream_ids(after)
         encode, codec, name = self._codec.encode, self._codec_name, self.name
+        ids = self.store.mint(len(items))
         return [
             NewMessage(
                 new_id, name, encode(item), codec, delay, priority, dedupe_key, ordering_key, ttl, header_text, run_id,
                 upstream,
             )
-            for new_id, item in zip(self.store.mint(len(items)), items, strict=True)
+            for new_id, item, dedupe_key in zip(ids, items, dedupe_keys, strict=True)
         ]  # fmt: skip
 
     def _put(
