@@ -59,7 +59,10 @@ def locked(path: str) -> QueueStoreLockedError:
 
 #: What an error of the driver means to us, by the name of its class: the driver may not be installed.
 _MEANING: dict[str, tuple[type[QueueStoreError], str]] = {
-    "MapFullError": (QueueStoreFullError, "is full: nothing was changed; free some space and try again"),
+    "MapFullError": (
+        QueueStoreFullError,
+        "is full or can not be written: nothing was changed; free some space and try again",
+    ),
     "TxnFullError": (QueueStoreFullError, "can not take a commit this large: nothing was changed; split it"),
     "ReadonlyError": (QueueStoreReadOnlyError, "is read-only: give this user write access to the directory"),
     "InvalidError": (QueueStoreCorruptError, "is damaged or not an LMDB store; restore a backup or move it away"),
@@ -70,7 +73,9 @@ _MEANING: dict[str, tuple[type[QueueStoreError], str]] = {
 }
 
 
-_NO_ROOM = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+# LMDB reports a write that the system cut short, which is how a disk runs full, as an input/output error.
+_NO_ROOM_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_NO_ROOM = tuple(os.strerror(code) for code in _NO_ROOM_CODES)
 
 
 def translate(error: Exception, path: str) -> QueueStoreError:
@@ -82,7 +87,7 @@ def translate(error: Exception, path: str) -> QueueStoreError:
         return locked(path)
     if code in (errno.EACCES, errno.EPERM, errno.EROFS) or os.strerror(errno.EROFS) in str(error):
         name = "ReadonlyError"
-    elif code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(text in str(error) for text in _NO_ROOM):
+    elif code in _NO_ROOM_CODES or any(text in str(error) for text in _NO_ROOM):
         name = "MapFullError"
     kind, meaning = _MEANING.get(name, (QueueStoreError, "failed"))
     return kind(f"{where} {meaning} ({error})", path=path)
