@@ -34,6 +34,7 @@ class TestMemory(StoreContract):
         return StoreHarness(open=_open_memory, open_copy=SQLiteQueueStore)
 
 
+@pytest.mark.slow
 class TestLMDB(SharedStoreContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 from localqueue.testing.machine import store_machine
@@ -30,4 +32,4 @@ def teardown_module() -> None:
 
 TestSQLite = store_machine(lambda: partial(SQLiteQueueStore, _fresh("queues.sqlite3")), reopenable=True)
 TestMemory = store_machine(lambda: MemoryQueueStore, reopenable=False)
-TestLMDB = store_machine(_lmdb, reopenable=True)
+TestLMDB = pytest.mark.slow(store_machine(_lmdb, reopenable=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localqueue.errors import NotWaiting, UnknownMessage
+from localqueue.errors import CircularDependency, NotWaiting, UnknownMessage
 from localqueue.stores.port import Changes, Edge, QueueStore, RecordWrite, Settle, StoredMessage
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
@@ -58,6 +58,16 @@ class EdgeContract:
         join = put(store, after=(first,))
         store.commit(Changes(edges=[Edge(done, join)]))
         assert stored(store, join).waiting_on == 1
+
+    def test_an_edge_that_closes_a_circle_rejects_the_commit(self, store: QueueStore) -> None:
+        first = put(store)
+        second = put(store, after=(first,))
+        third = put(store, after=(second,))
+        for dependent, upstream in ((second, third), (second, second)):
+            with pytest.raises(CircularDependency):
+                store.commit(Changes(enqueue=[new(store, "work")], edges=[Edge(upstream, dependent)]))
+        assert store.qsize("work") == 0
+        assert store.upstream("jobs", second) == [first]
 
     def test_an_edge_from_an_unknown_message_rejects_the_commit(self, store: QueueStore) -> None:
         first = put(store)

@@ -171,8 +171,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def add_an_edge(self, upstream: int, dependent: int) -> None:
         waiting = [m.id for m in self.model.messages.values() if m.state == "waiting"]
         edge = Edge(pick(self.ids, upstream), pick(self.ids if seldom(dependent) else waiting, dependent))
-        if edge.upstream != edge.dependent:
-            self.both(lambda model: model.add_edge(*edge), lambda: self._commit(Changes(edges=[edge])))
+        self.both(lambda model: model.add_edge(*edge), lambda: self._commit(Changes(edges=[edge])))
 
     def _commit(self, changes: Changes) -> None:
         self.store.commit(changes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from localqueue.errors import DedupeKeyInUse, NotWaiting, QueueFull, RunCancelled, UnknownMessage
+from localqueue.errors import CircularDependency, DedupeKeyInUse, NotWaiting, QueueFull, RunCancelled, UnknownMessage
 from localqueue.stores.port import Limit, NewMessage
 
 LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
@@ -250,10 +250,19 @@ class Model:
         message = self.messages.get(dependent)
         if message is None or message.state != "waiting":
             raise NotWaiting(dependent)
+        if self._waits_for(upstream, dependent):
+            raise CircularDependency(dependent)
         if upstream not in self.messages and upstream not in self.acked:
             raise UnknownMessage(upstream)
         if upstream not in self.acked:
             message.after.add(upstream)
+
+    def _waits_for(self, waiting: str, upstream: str) -> bool:
+        above, new = {waiting}, {waiting}
+        while new:
+            new = {one for key in new if key in self.messages for one in self.messages[key].after} - above
+            above |= new
+        return upstream in above
 
     def requeue(self, queue: str, ids: list[str] | None, delay: float) -> int:
         dead = sorted(self.of(queue, "dead"), key=lambda m: (m.ended_at, m.id))

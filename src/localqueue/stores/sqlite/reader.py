@@ -31,12 +31,12 @@ class Reader:
             self.require_open()
             try:
                 self.connection.execute("BEGIN")
-                try:
-                    return work(self.connection)
-                finally:
-                    self.connection.execute("COMMIT")
+                return work(self.connection)
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("COMMIT")
 
     def require_open(self) -> None:
         if self._closed:
