@@ -15,7 +15,7 @@ RUNS = ("r", "s")
 def counts_agree(store: QueueStore, model: Model) -> None:
     for queue in QUEUES:
         expected, stats = model.counts(queue), store.stats(queue)
-        assert _by_state(stats) == {state: expected[state] for state in STATES}, queue
+        assert _by_state(stats) == {state: expected[state] for state in STATES}, (queue, stats, expected)
         assert stats.total == expected.total()
         assert stats.dropped == model.dropped[queue]
         assert stats.paused == (queue in model.paused)

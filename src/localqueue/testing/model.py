@@ -33,7 +33,12 @@ class Message:
     attempts: int = 0
     forgiven: int = 0
     leased_until: float = 0.0
+    most: int | None = None
     ended_at: float = 0.0
+
+    def exhausted(self, max_attempts: int | None) -> bool:
+        most = self.most if self.most is not None else max_attempts
+        return self.state == "inflight" and most is not None and self.attempts - self.forgiven >= most
 
     def holds(self, token: int) -> bool:
         return self.state == "inflight" and self.attempts == token
@@ -65,15 +70,22 @@ class Model:
 
     def counts(self, queue: str) -> Counter[str]:
         """What `stats` shows: due messages count as what the next claim makes of them."""
-        now = self.now
-        return Counter(("expired" if m.past_ttl(now) else "ready") if m.due(now) else m.state for m in self.of(queue))
+        return Counter(self._shown(message) for message in self.of(queue))
+
+    def _shown(self, message: Message) -> str:
+        if not message.due(self.now):
+            return message.state
+        if message.exhausted(None):
+            return "dead"
+        return "expired" if message.past_ttl(self.now) else "ready"
 
     def put(self, batch: list[NewMessage], limits: dict[str, Limit]) -> list[str]:
         """The outcome of each message of a commit."""
         return [self._put_one(message, limits.get(message.queue)) for message in batch]
 
     def _put_one(self, new: NewMessage, limit: Limit | None) -> str:
-        if self._holder(new.queue, new.dedupe_key):
+        spill = None if limit is None else limit.overflow_queue
+        if self._holder(new.queue, new.dedupe_key) or (spill and self._holder(spill, new.dedupe_key)):
             return "duplicate"
         queue, outcome = new.queue, "stored"
         if limit is not None and limit.maxsize > 0:
@@ -167,7 +179,7 @@ class Model:
                 continue  # the next of a key, expired with the head that left
             if message.state == "inflight":
                 message.available_at = message.leased_until
-                if max_attempts is not None and message.attempts - message.forgiven >= max_attempts:
+                if message.exhausted(max_attempts):
                     self._end(message, "dead")
                 elif message.past_ttl(self.now):
                     self._end(message, "expired")
@@ -188,6 +200,7 @@ class Model:
             message.state = "inflight"
             message.attempts += 1
             message.leased_until = self.now + timeout
+            message.most = max_attempts
         if consume:
             for message in taken:
                 self._ack(message)
