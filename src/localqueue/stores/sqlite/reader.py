@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from localqueue.errors import QueueStoreClosedError
@@ -31,12 +32,15 @@ class Reader:
             self.require_open()
             try:
                 self.connection.execute("BEGIN")
-                return work(self.connection)
+                found = work(self.connection)
+                self.connection.execute("COMMIT")
+                return found
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
             finally:
                 if self.connection.in_transaction:
-                    self.connection.execute("COMMIT")
+                    with suppress(sqlite3.Error):
+                        self.connection.execute("ROLLBACK")
 
     def require_open(self) -> None:
         if self._closed:
