@@ -82,7 +82,7 @@ def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
 
 def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float:
     """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    row = connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
+    first = _ready_since(connection, queue)
     (delayed,) = connection.execute(
         "SELECT min(due_at) FROM messages WHERE queue = ?1 AND due_at <= ?2 AND state = 1 "
         "AND (expires_at IS NULL OR expires_at > ?2)",
@@ -91,8 +91,20 @@ def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) ->
     (lease,) = connection.execute(
         "SELECT min(until) FROM line WHERE queue = ? AND part = 1 AND until <= ?", (queue, now)
     ).fetchone()
-    since = [at for at in (row and row[1], delayed, lease) if at is not None]
+    since = [at for at in (first, delayed, lease) if at is not None]
     return max(0.0, now - min(since)) if since else 0.0
+
+
+def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
+    """When the ready message that waits longest became available: mostly the first in line, unless priorities differ."""
+    line = "SELECT rank, position FROM line WHERE queue = ? AND part = 2 ORDER BY rank"
+    first = connection.execute(f"{line}, position LIMIT 1", (queue,)).fetchone()
+    if first is None:
+        return None
+    last = connection.execute(f"{line} DESC LIMIT 1", (queue,)).fetchone()
+    if first[0] != last[0]:
+        first = connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
+    return float(first[1])
 
 
 def prunable(connection: sqlite3.Connection, queue: int, state: str, ended_before: float) -> int:
