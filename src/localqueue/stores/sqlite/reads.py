@@ -96,7 +96,7 @@ def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) ->
 
 
 def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
-    """When the ready message that waits longest became available: mostly the first in line, unless priorities differ."""
+    """When the ready message that waits longest became available: the first in line, unless priorities differ."""
     line = "SELECT rank, position FROM line WHERE queue = ? AND part = 2 ORDER BY rank"
     first = connection.execute(f"{line}, position LIMIT 1", (queue,)).fetchone()
     if first is None:
