@@ -164,6 +164,7 @@ class RunContract:
             assert waiter.wait(PATIENCE)
             threads.join()
 
+    @pytest.mark.slow
     def test_counts_of_a_run_are_one_moment_while_others_work(self, live: QueueStore) -> None:
         put_many(live, (str(n) for n in range(300)), run_id="r")
         threads = Background()

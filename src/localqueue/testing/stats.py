@@ -6,6 +6,8 @@ import contextlib
 import random
 import threading
 
+import pytest
+
 from localqueue.errors import QueueError
 from localqueue.message import QueueStats
 from localqueue.stores.port import STATES, Changes, Limit, QueueStore, Settle, StoredMessage
@@ -170,6 +172,7 @@ class StatsContract:
                 found = [message.state for message in store.run_messages(run_id)]
                 assert {state: getattr(run, state) for state in STATES} == {s: found.count(s) for s in STATES}
 
+    @pytest.mark.slow
     def test_a_check_finds_nothing_wrong_while_threads_work(self, live: QueueStore) -> None:
         done = threading.Event()
 
