@@ -143,7 +143,7 @@ _HOMES = {
         "SQLiteQueueStore",
     ),
     "localqueue.stores.url": ("open_store",),
-    "localqueue.workers.config": ("PersistentWorkerConfig",),
+    "localqueue.worker_config": ("PersistentWorkerConfig",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -347,6 +347,6 @@ from localqueue.stores.sqlite import (
 from localqueue.stores.url import (
     open_store as open_store,
 )
-from localqueue.workers.config import (
+from localqueue.worker_config import (
     PersistentWorkerConfig as PersistentWorkerConfig,
 )

@@ -40,6 +40,12 @@ class QueueMessage(Generic[T]):
     expires_at: float | None = None
     run_id: str | None = None
     waiting_on: int = 0
+    forgiven: int = 0
+
+    @property
+    def tries(self) -> int:
+        """Deliveries since it was put or last requeued, this one included."""
+        return self.attempts - self.forgiven
 
     @classmethod
     def of(cls, **fields: Any) -> QueueMessage[T]:

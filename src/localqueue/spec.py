@@ -17,7 +17,7 @@ from localqueue.policies.delivery import (
 from localqueue.policies.policy_set import QueuePolicySet
 from localqueue.policies.results import NO_RESULT_POLICY, ResultPolicy
 from localqueue.retry_defaults import validate_retry_defaults
-from localqueue.workers.config import PersistentWorkerConfig, validate_pacing
+from localqueue.worker_config import PersistentWorkerConfig, validate_pacing
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue

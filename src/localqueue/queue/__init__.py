@@ -36,7 +36,7 @@ from localqueue.queue.producing import Producing
 from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, resolve
 from localqueue.queue.transaction import PendingMessage, Transaction
 from localqueue.stores.port import NewMessage, QueueStore
-from localqueue.workers.config import PersistentWorkerConfig
+from localqueue.worker_config import PersistentWorkerConfig
 
 if TYPE_CHECKING:
     from localqueue.spec import QueueSpec

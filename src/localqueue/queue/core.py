@@ -154,7 +154,7 @@ class QueueCore(Generic[T]):
     def _message(self, stored: StoredMessage, value: T) -> QueueMessage[T]:
         (message_id, queue, state, _, _, priority, attempts, created_at, available_at, leased_until, leased_by,
          last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
-         history) = stored  # fmt: skip
+         history, forgiven) = stored  # fmt: skip
         return QueueMessage.of(
             id=message_id,
             value=value,
@@ -175,4 +175,5 @@ class QueueCore(Generic[T]):
             expires_at=expires_at,
             run_id=run_id,
             waiting_on=waiting_on,
+            forgiven=forgiven,
         )

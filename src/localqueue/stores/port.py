@@ -155,6 +155,7 @@ class StoredMessage(NamedTuple):
     headers: str | None = None
     waiting_on: int = 0
     history: tuple[dict[str, Any], ...] = ()
+    forgiven: int = 0
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
 """Consumers: lease a message, run a handler, settle the message."""
 
-from localqueue.workers.config import PersistentWorkerConfig
+from localqueue.worker_config import PersistentWorkerConfig
 
 __all__ = ["PersistentWorkerConfig"]

@@ -74,6 +74,7 @@ def stored_message(txn: Txn, ids: Mint, row: MessageRow, queue: str) -> StoredMe
         headers=headers,
         waiting_on=row.waiting_on,
         history=rules.history(finished, attempts=row.attempts, leased_at=row.leased_at, leased_by=row.leased_by),
+        forgiven=row.forgiven,
     )
 
 
