@@ -1,9 +1,21 @@
 from localqueue._version import __version__ as __version__
+from localqueue.dispatch import (
+    ThreadedDispatcher as ThreadedDispatcher,
+)
+from localqueue.dispatch import (
+    WorkerPoolDispatcher as WorkerPoolDispatcher,
+)
+from localqueue.errors import (
+    AttemptStoreLockedError as AttemptStoreLockedError,
+)
 from localqueue.errors import (
     CircularDependency as CircularDependency,
 )
 from localqueue.errors import (
     DedupeKeyInUse as DedupeKeyInUse,
+)
+from localqueue.errors import (
+    IdempotencyStoreLockedError as IdempotencyStoreLockedError,
 )
 from localqueue.errors import (
     IncompatiblePolicies as IncompatiblePolicies,
@@ -16,6 +28,9 @@ from localqueue.errors import (
 )
 from localqueue.errors import (
     PayloadError as PayloadError,
+)
+from localqueue.errors import (
+    PersistentRetryExhausted as PersistentRetryExhausted,
 )
 from localqueue.errors import (
     QueueError as QueueError,
@@ -48,10 +63,34 @@ from localqueue.errors import (
     RecordConflict as RecordConflict,
 )
 from localqueue.errors import (
+    ResultStoreLockedError as ResultStoreLockedError,
+)
+from localqueue.errors import (
     RunCancelled as RunCancelled,
 )
 from localqueue.errors import (
+    ScheduleExists as ScheduleExists,
+)
+from localqueue.errors import (
     UnknownMessage as UnknownMessage,
+)
+from localqueue.idempotency import (
+    IdempotencyRecord as IdempotencyRecord,
+)
+from localqueue.idempotency import (
+    IdempotencyStore as IdempotencyStore,
+)
+from localqueue.idempotency import (
+    LMDBIdempotencyStore as LMDBIdempotencyStore,
+)
+from localqueue.idempotency import (
+    MemoryIdempotencyStore as MemoryIdempotencyStore,
+)
+from localqueue.idempotency import (
+    QueueIdempotencyStore as QueueIdempotencyStore,
+)
+from localqueue.idempotency import (
+    SQLiteIdempotencyStore as SQLiteIdempotencyStore,
 )
 from localqueue.message import (
     QueueMessage as QueueMessage,
@@ -252,6 +291,9 @@ from localqueue.policies import (
     OverflowToQueue as OverflowToQueue,
 )
 from localqueue.policies import (
+    Participant as Participant,
+)
+from localqueue.policies import (
     PerKeyFifoOrdering as PerKeyFifoOrdering,
 )
 from localqueue.policies import (
@@ -326,6 +368,84 @@ from localqueue.queue import (
 from localqueue.queue import (
     Transaction as Transaction,
 )
+from localqueue.results import (
+    LMDBResultStore as LMDBResultStore,
+)
+from localqueue.results import (
+    MemoryResultStore as MemoryResultStore,
+)
+from localqueue.results import (
+    QueueResultStore as QueueResultStore,
+)
+from localqueue.results import (
+    ResultStore as ResultStore,
+)
+from localqueue.results import (
+    SQLiteResultStore as SQLiteResultStore,
+)
+from localqueue.retry import (
+    AttemptStore as AttemptStore,
+)
+from localqueue.retry import (
+    LMDBAttemptStore as LMDBAttemptStore,
+)
+from localqueue.retry import (
+    MemoryAttemptStore as MemoryAttemptStore,
+)
+from localqueue.retry import (
+    PersistentAsyncRetrying as PersistentAsyncRetrying,
+)
+from localqueue.retry import (
+    PersistentRetrying as PersistentRetrying,
+)
+from localqueue.retry import (
+    QueueAttemptStore as QueueAttemptStore,
+)
+from localqueue.retry import (
+    RetryRecord as RetryRecord,
+)
+from localqueue.retry import (
+    SQLiteAttemptStore as SQLiteAttemptStore,
+)
+from localqueue.retry import (
+    close_default_store as close_default_store,
+)
+from localqueue.retry import (
+    configure_default_store as configure_default_store,
+)
+from localqueue.retry import (
+    configure_default_store_factory as configure_default_store_factory,
+)
+from localqueue.retry import (
+    idempotency_key_from_id as idempotency_key_from_id,
+)
+from localqueue.retry import (
+    key_from_argument as key_from_argument,
+)
+from localqueue.retry import (
+    key_from_attr as key_from_attr,
+)
+from localqueue.retry import (
+    persistent_async_retry as persistent_async_retry,
+)
+from localqueue.retry import (
+    persistent_retry as persistent_retry,
+)
+from localqueue.schedules import (
+    CronSchedule as CronSchedule,
+)
+from localqueue.schedules import (
+    PeriodicSchedule as PeriodicSchedule,
+)
+from localqueue.schedules import (
+    Schedule as Schedule,
+)
+from localqueue.schedules import (
+    Scheduler as Scheduler,
+)
+from localqueue.schedules import (
+    ScheduleState as ScheduleState,
+)
 from localqueue.spec import (
     QoS as QoS,
 )
@@ -349,4 +469,31 @@ from localqueue.stores.url import (
 )
 from localqueue.worker_config import (
     PersistentWorkerConfig as PersistentWorkerConfig,
+)
+from localqueue.workers import (
+    AsyncWorker as AsyncWorker,
+)
+from localqueue.workers import (
+    Job as Job,
+)
+from localqueue.workers import (
+    OutboxRelay as OutboxRelay,
+)
+from localqueue.workers import (
+    Settled as Settled,
+)
+from localqueue.workers import (
+    Worker as Worker,
+)
+from localqueue.workers import (
+    WorkerCounts as WorkerCounts,
+)
+from localqueue.workers import (
+    current_job as current_job,
+)
+from localqueue.workers import (
+    persistent_async_worker as persistent_async_worker,
+)
+from localqueue.workers import (
+    persistent_worker as persistent_worker,
 )

@@ -67,6 +67,10 @@ class RecordConflict(QueueError):
     """A record was not in the version the commit expected; the commit was rejected whole."""
 
 
+class ScheduleExists(QueueError, ValueError):
+    """A schedule was added under the name of another one that has other settings."""
+
+
 class SubscriptionsChanged(QueueError):
     """The subscribers of a topic changed between reading them and publishing."""
 
@@ -105,3 +109,27 @@ class QueueStoreVersionError(QueueStoreError, ValueError):
 
 class QueueStoreClosedError(QueueStoreError):
     """The store was closed before this call."""
+
+
+class AttemptStoreLockedError(QueueStoreLockedError):
+    """The attempt store is locked by another process."""
+
+
+class IdempotencyStoreLockedError(QueueStoreLockedError):
+    """The idempotency store is locked by another process."""
+
+
+class ResultStoreLockedError(QueueStoreLockedError):
+    """The result store is locked by another process."""
+
+
+class PersistentRetryExhausted(QueueError, RuntimeError):
+    """The retry budget of a key was used up by earlier calls; the function was not called."""
+
+    def __init__(self, key: str, attempts: int) -> None:
+        super().__init__(f"retry budget already exhausted for key={key!r} after {attempts} attempts")
+        self.key = key
+        self.attempts = attempts
+
+    def __reduce__(self) -> tuple[type[PersistentRetryExhausted], tuple[str, int]]:
+        return type(self), (self.key, self.attempts)

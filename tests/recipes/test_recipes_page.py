@@ -23,7 +23,15 @@ RECIPE_BLOCKS = [
     for title, text in SECTIONS.items()
     for number, block in enumerate(CODE.findall(text), 1)
 ]
-CONTINUOUS_PAGES = ("README.md", "docs/quickstart.md", "docs/queue.md", "docs/stores.md")
+CONTINUOUS_PAGES = (
+    "README.md",
+    "docs/notification.md",
+    "docs/quickstart.md",
+    "docs/queue.md",
+    "docs/schedules.md",
+    "docs/stores.md",
+    "docs/retry.md",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -213,11 +213,55 @@ PROMISES: tuple[Rule, ...] = (
         "local",
         "Handlers are called in this process after the message is stored, and the message still waits for a "
         "consumer: both see it, unless the handler settles it.",
-        when=lambda c: c.dispatch_policy.dispatches and c.consumption_policy.pattern == "pull",
+        when=lambda c: (
+            c.dispatch_policy.dispatches and not c.dispatcher_leases and c.consumption_policy.pattern == "pull"
+        ),
         proof=(
             "tests/unit/test_guarantees.py::test_dispatch_beside_pull_is_accepted_as_local",
             "tests/unit/test_guarantee_promises.py::test_a_dispatched_message_still_waits_for_a_consumer",
             "tests/unit/test_queue_notification.py::test_a_handler_may_settle_what_it_was_called_for",
+        ),
+    ),
+    _promised(
+        "leasing-dispatch",
+        "ThreadedDispatcher or WorkerPoolDispatcher",
+        "at-least-once",
+        "Handlers are called in background threads with messages leased from the store, so consumers of this and "
+        "other processes compete with them. A message is acked when its handlers succeeded; a failure is recorded on "
+        "it and it is delivered again, or dead-lettered after max_attempts. Leases are renewed meanwhile. With "
+        "at-most-once delivery a failing handler loses its message.",
+        when=lambda c: c.dispatcher_leases,
+        proof=(
+            "tests/unit/test_dispatch_delivery.py::test_a_message_is_leased_while_its_handler_runs_and_acked_after",
+            "tests/unit/test_dispatch_delivery.py::test_a_failing_handler_is_recorded_on_the_message_which_is_tried_again",
+            "tests/unit/test_dispatch_delivery.py::test_the_last_attempt_leaves_a_dead_letter",
+            "tests/unit/test_dispatch_delivery.py::test_a_lease_is_renewed_while_its_handler_runs",
+            "tests/unit/test_dispatch_delivery.py::test_at_most_once_delivery_loses_what_fails_and_says_so",
+            "tests/unit/test_dispatch_process.py::test_messages_of_a_killed_dispatcher_are_delivered_by_the_next_one",
+        ),
+    ),
+    _promised(
+        "threaded-dispatch-order",
+        "ThreadedDispatcher on a queue with no other consumer",
+        "local",
+        "One message after the other, in the order they are leased. One that failed goes behind, unless it has an "
+        "ordering_key.",
+        when=lambda c: c.dispatcher_leases and getattr(c.dispatch_policy, "kind", None) == "threaded",
+        proof=(
+            "tests/unit/test_dispatch_delivery.py::test_one_thread_handles_messages_one_at_a_time_and_in_order",
+            "tests/unit/test_dispatch_delivery.py::test_a_failing_message_holds_up_its_own_key_and_no_other",
+        ),
+    ),
+    _promised(
+        "dispatch-shutdown",
+        "Closing a queue with ThreadedDispatcher or WorkerPoolDispatcher",
+        "local",
+        "Handlers that run are finished and their messages settled, those that wait in the buffer are given back, and "
+        "only then the store is closed. What was put and not taken stays in the store.",
+        when=lambda c: c.dispatcher_leases,
+        proof=(
+            "tests/unit/test_dispatch_lifetime.py::test_close_finishes_what_runs_and_gives_back_what_is_buffered",
+            "tests/unit/test_dispatch_lifetime.py::test_closing_the_queue_ends_its_dispatcher_before_the_store",
         ),
     ),
     _promised(

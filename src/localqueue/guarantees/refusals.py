@@ -69,6 +69,15 @@ REFUSALS: tuple[Rule, ...] = (
         proof=("tests/unit/test_guarantees.py::test_subscribers_need_publish_subscribe_routing",),
     ),
     _refused(
+        "dispatcher-on-a-topic",
+        "Publish/subscribe routing with ThreadedDispatcher or WorkerPoolDispatcher",
+        because="a publish-subscribe queue stores nothing itself, so its dispatcher would find nothing to lease",
+        instead="give a dispatcher to the queue of each subscriber: PersistentQueue(topic.subscriber_queue_name(...), "
+        "store=topic.store, dispatch_policy=...)",
+        when=lambda c: c.routing_policy.fanout and c.dispatcher_leases,
+        proof=("tests/unit/test_queue_dispatching.py::test_a_topic_takes_no_dispatcher_that_leases",),
+    ),
+    _refused(
         "overflow-into-itself",
         "An overflow queue that is the queue itself",
         because="a full queue can not take its own overflow",

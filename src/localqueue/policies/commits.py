@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from localqueue.policies._described import Described, class_name
@@ -23,6 +24,16 @@ class CommitPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
+class Participant(Protocol):
+    """Another system that takes part in a two-phase commit. `commit` and `rollback` must be safe to repeat."""
+
+    def prepare(self, txid: str, envelope: dict[str, Any]) -> object: ...
+
+    def commit(self, txid: str) -> object: ...
+
+    def rollback(self, txid: str) -> object: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAtomicCommit(Described):
     """The final record and the acknowledgement are committed by the local store."""
@@ -34,9 +45,10 @@ class LocalAtomicCommit(Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalOutboxCommit(Described):
-    """Success also leaves a durable envelope in `outbox_store` for a relay to send.
+    """Success also leaves a durable envelope for an `OutboxRelay` to send on.
 
-    Without a store the policy only names the model.
+    Without `outbox_store` the outbox is the queue `<name>.outbox` of the same store, written by the transaction that
+    acks the message. In a store of its own it is written before the ack.
     """
 
     mode: str = "transactional-outbox"
@@ -50,9 +62,12 @@ class TransactionalOutboxCommit(Described):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPhaseCommit(Described):
-    """Success is written as a prepare envelope, then as a commit envelope.
+    """Success is committed together with `participants`: all of them, or none.
 
-    Each phase is recorded only where its store is attached.
+    Each is asked to `prepare(txid, envelope)`; one that raises has everybody rolled back and the message fails. When
+    all have prepared, the ack is the decision, and each is told to `commit(txid)`. Decisions are kept in the queue's
+    store, so a crash is recovered by the next worker: a participant may be told `commit` or `rollback` more than once.
+    `prepare_store` and `commit_store` also get an envelope of each phase.
     """
 
     mode: str = "two-phase"
@@ -60,29 +75,58 @@ class TwoPhaseCommit(Described):
     coordinates_effects: bool = True
     prepare_store: Any | None = None
     commit_store: Any | None = None
+    participants: tuple[Participant, ...] = ()
+
+    def __post_init__(self) -> None:
+        for participant in self.participants:
+            for method in ("prepare", "commit", "rollback"):
+                if not callable(getattr(participant, method, None)):
+                    raise TypeError(
+                        f"a participant needs prepare, commit and rollback; {participant!r} has no {method}"
+                    )
+        object.__setattr__(self, "participants", tuple(self.participants))
 
     def as_dict(self) -> dict[str, Any]:
-        return {
+        described = {
             **Described.as_dict(self),
             "prepare_store": class_name(self.prepare_store),
             "commit_store": class_name(self.commit_store),
+            "participants": [class_name(participant) for participant in self.participants],
         }
+        return described if self.participants else _without(described, "participants")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaCommit(Described):
-    """Success leaves a forward envelope in `saga_store`, failure a compensating one.
+    """A handler's steps are remembered, and compensated in reverse order when the message finally fails.
 
-    Running the compensation is the reader's work; without a store nothing is recorded.
+    A handler runs each step by `current_job().step(name, function, ...)`; `compensations[name]` is called with the
+    message's value and the step's result to undo it. Both survive crashes: a finished step is not run again, an
+    unfinished compensation is. `saga_store` also gets an envelope of each success and each compensated failure.
     """
 
     mode: str = "saga"
     local_commit: bool = False
     coordinates_effects: bool = True
     saga_store: Any | None = None
+    compensations: Mapping[str, Callable[[Any, Any], object]] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, compensation in self.compensations.items():
+            if not callable(compensation):
+                raise TypeError(f"the compensation of step {name!r} must be callable, got {compensation!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        return {**Described.as_dict(self), "saga_store": class_name(self.saga_store)}
+        described = {
+            **Described.as_dict(self),
+            "saga_store": class_name(self.saga_store),
+            "compensations": sorted(self.compensations),
+        }
+        return described if self.compensations else _without(described, "compensations")
+
+
+def _without(described: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in described.items() if key != name}
 
 
 LOCAL_ATOMIC_COMMIT = LocalAtomicCommit()

@@ -56,6 +56,11 @@ class Configuration:
         return bool(getattr(self.ordering_policy, "orders_by_key", False))
 
     @property
+    def dispatcher_leases(self) -> bool:
+        """Whether the dispatcher takes messages from the store and settles them."""
+        return bool(getattr(self.dispatch_policy, "leases", False))
+
+    @property
     def overflow_queue(self) -> str | None:
         """The queue that takes what does not fit, if the backpressure names one."""
         if self.backpressure.overflow != "overflow-queue":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,11 @@ from localqueue.policies._described import Described
 
 
 class DispatchPolicy(Protocol):
-    """Calls handlers for a message that is already stored."""
+    """Calls handlers for a message that is already stored.
+
+    A policy that also has `bind(queue)` and `close()` serves one queue: the queue's constructor binds it, and the
+    queue's `close()` closes it before the store. One that settles messages itself says `leases = True`.
+    """
 
     @property
     def dispatches(self) -> bool: ...
@@ -49,15 +53,7 @@ class CallbackDispatcher(Described):
     dispatches_on_put: bool = True
 
     def __post_init__(self) -> None:
-        if callable(self.handlers):
-            raise TypeError(f"handlers must be a tuple of callables; pass ({self.handlers!r},)")
-        handlers = tuple(self.handlers)
-        if not handlers:
-            raise ValueError("handlers cannot be empty")
-        for handler in handlers:
-            if not callable(handler):
-                raise TypeError(f"handlers must be callable, got {handler!r}")
-        object.__setattr__(self, "handlers", handlers)
+        object.__setattr__(self, "handlers", check_handlers(self.handlers))
 
     @property
     def handler_count(self) -> int:
@@ -74,6 +70,19 @@ class CallbackDispatcher(Described):
             "dispatches_on_put": self.dispatches_on_put,
             "handler_count": self.handler_count,
         }
+
+
+def check_handlers(handlers: Iterable[Callable[[Any], object]]) -> tuple[Callable[[Any], object], ...]:
+    """Return the handlers as a tuple when there is at least one and all are callable."""
+    if callable(handlers):
+        raise TypeError(f"handlers must be a tuple of callables; pass ({handlers!r},)")
+    checked = tuple(handlers)
+    if not checked:
+        raise ValueError("handlers cannot be empty")
+    for handler in checked:
+        if not callable(handler):
+            raise TypeError(f"handlers must be callable, got {handler!r}")
+    return checked
 
 
 NO_DISPATCHER = NoDispatcher()

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from localqueue.policies._described import Described
+from localqueue.policies._listeners import Listeners, TellsListeners
 
 if TYPE_CHECKING:
     # Loading asyncio takes longer than the rest of localqueue, and few queues need it.
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 
 class NotificationPolicy(Protocol):
-    """Wakes listeners after a message is stored."""
+    """Wakes listeners after a message is stored.
+
+    A policy that can be waited for also has `wait(timeout)` or `wait_async(timeout)`, and `clear()`. One that has
+    `attach(callback)` and `detach(callback)` calls each callback on every notification, from any thread: then any
+    number of waiters share it and none takes the wake-up of another.
+    """
 
     @property
     def notifies(self) -> bool: ...
@@ -93,20 +99,23 @@ class CallbackNotification(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class InProcessNotification(Described):
+class InProcessNotification(TellsListeners, Described):
     """Sets a `threading.Event` that threads of this process can wait for.
 
     Call `clear` before looking for work and `wait` only when there was none: a put in between
-    then ends the wait at once.
+    then ends the wait at once. The event is one for all: threads that clear it can take each other's
+    wake-up, which `PersistentQueue.wait_for_notification` does not.
     """
 
     event: threading.Event = field(default_factory=threading.Event)
     _: KW_ONLY
     notifies: bool = True
     notifies_on_put: bool = True
+    _listeners: Listeners = field(default_factory=Listeners, init=False, repr=False, compare=False)
 
     def notify(self, message: Any) -> None:
         self.event.set()
+        self._listeners.tell()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until notified; False when `timeout` seconds passed first."""
@@ -138,7 +147,7 @@ class _AsyncWaiters:
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncNotification(Described):
+class AsyncNotification(TellsListeners, Described):
     """Wakes coroutines of this process, whichever thread or event loop they run on.
 
     `notify` may be called from any thread. `event` mirrors the state for code that waits on an
@@ -152,6 +161,7 @@ class AsyncNotification(Described):
     notifies: bool = True
     notifies_on_put: bool = True
     _waiters: _AsyncWaiters = field(default_factory=_AsyncWaiters, init=False, repr=False, compare=False)
+    _listeners: Listeners = field(default_factory=Listeners, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.loop is None:
@@ -166,6 +176,7 @@ class AsyncNotification(Described):
                 with suppress(RuntimeError):
                     future.get_loop().call_soon_threadsafe(_finish, future)
             waiters.futures.clear()
+        self._listeners.tell()
         self._mirror()
 
     async def wait_async(self, timeout: float | None = None) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from localqueue import guarantees
+from localqueue.events.hooks import Hook, several
 from localqueue.policies import (
     NO_SUBSCRIPTIONS,
     POINT_TO_POINT_ROUTING,
@@ -30,6 +31,7 @@ from localqueue.policies import (
 )
 from localqueue.queue.consuming import Consuming
 from localqueue.queue.core import default_store_path
+from localqueue.queue.dispatching import Dispatching
 from localqueue.queue.drafts import PutOptions
 from localqueue.queue.operating import Operating
 from localqueue.queue.producing import Producing
@@ -46,13 +48,14 @@ T = TypeVar("T")
 __all__ = ["PendingMessage", "PersistentQueue", "Transaction", "default_store_path"]
 
 
-class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
+class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
     """A durable queue: `PersistentQueue("jobs")` keeps its messages in one SQLite file under the user's data directory.
 
     Safe to use from many threads and to open from many processes. Each policy argument names one queue concept; a
     combination that would promise what can not be kept is refused here. `max_attempts` dead-letters a message that was
     delivered that often without being acked. `durability` is `"process"` (survives kill -9) or `"power"` (also power
-    loss). Close it, or use it in a `with` block; a store that was passed in stays open.
+    loss). `hooks` are called with an `Event` after each thing this object does. Close it, or use it in a `with` block;
+    a store that was passed in stays open.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
         max_attempts: int | None = None,
         codec: Codec | None = None,
         durability: str | None = None,
+        hooks: Hook | Iterable[Hook] | None = None,
     ) -> None:
         if name is None and spec is None:
             raise ValueError("pass either name= or spec=")
@@ -140,6 +144,9 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
         self.maxsize = configuration.backpressure.maxsize
         self.max_attempts = configuration.max_attempts
         self.codec = configuration.codec
+        for hook in several(hooks):
+            self.add_hook(hook)
+        self._bind_dispatcher()
 
     @classmethod
     def from_spec(cls, spec: QueueSpec, **options: Any) -> PersistentQueue[Any]:
@@ -181,6 +188,7 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T]):
             backpressure=self.backpressure,
             max_attempts=self.max_attempts,
             codec=self.codec,
+            hooks=self.hooks,
         )
 
     def _draft_one(self, item: T, **options: Unpack[PutOptions]) -> NewMessage:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from queue import Empty
 from typing import Any, TypeVar
 
+from localqueue.events.event import RENEWED
 from localqueue.message import QueueMessage
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_delay, check_key, check_timeout
@@ -38,7 +39,7 @@ class Consuming(QueueCore[T]):
         Raises `queue.Empty` when nothing became available. With at-most-once delivery the message is gone from the
         store when this returns.
         """
-        if timeout is None and leased_by is None:
+        if timeout is None and leased_by is None and self._hooks is None:
             leased = self.store.lease(self._request)
             if leased:
                 message = self._leased(leased[0])
@@ -81,7 +82,7 @@ class Consuming(QueueCore[T]):
     def _lease(self, request: LeaseRequest) -> list[QueueMessage[T]]:
         """Lease and decode. A batch of nothing but unreadable messages is dead-lettered and the next one taken."""
         while True:
-            stored = self.store.lease(request)
+            stored = self._claim(request)
             messages = [message for one in stored if (message := self._leased(one)) is not None]
             if messages or not stored:
                 return messages
@@ -92,7 +93,8 @@ class Consuming(QueueCore[T]):
         Given a message that is not leased, or a bare id, this is an operator's override: it acts whoever holds the
         lease. The same is true of `release`, `dead_letter` and `cancel`.
         """
-        if isinstance(message, QueueMessage) and message.state == INFLIGHT and not self._unfinished:
+        plain = self._hooks is None and not self._unfinished
+        if plain and isinstance(message, QueueMessage) and message.state == INFLIGHT:
             return self.store.ack_one(self.name, message.id, message.attempts)
         return self._settle(message, "ack")
 
@@ -105,7 +107,7 @@ class Consuming(QueueCore[T]):
         for message in batch:
             message_id, token = self._token(message)
             settles.append(Settle(name, message_id, "ack", token))
-        settled = self.store.commit(Changes(settle=settles, strict=False)).settled
+        settled = self._commit(Changes(settle=settles, strict=False), batch).settled
         if self._unfinished:
             for message in batch:
                 self._forget(message)
@@ -132,12 +134,12 @@ class Consuming(QueueCore[T]):
     ) -> bool:
         message_id, token = self._token(message)
         if action == "ack" and token is not None:
-            settled = self.store.ack_one(self.name, message_id, token)
+            settled = self._ack(message, message_id, token)
         else:
             settle = Settle(
                 self.name, message_id, action, token, delay, describe_error(error), self._configuration.max_attempts
             )
-            settled = self.store.commit(Changes(settle=(settle,), strict=False)).settled[0]
+            settled = self._commit(Changes(settle=(settle,), strict=False), (message,)).settled[0]
         if self._unfinished:
             self._forget(message)
         return settled
@@ -148,7 +150,11 @@ class Consuming(QueueCore[T]):
             raise ValueError(f"the lease timeout must be greater than zero, not {timeout!r}")
         lease = Lease(self.name, message.id, message.attempts)
         until = self.store.renew([lease], timeout=self._lease_seconds if timeout is None else timeout)[0]
-        return None if until is None else replace(message, leased_until=until)
+        if until is None:
+            return None
+        renewed = replace(message, leased_until=until)
+        self.emit(RENEWED, renewed, leased_until=until)
+        return renewed
 
     def task_done(self) -> bool:
         """Ack the oldest unfinished `get()` of this object."""

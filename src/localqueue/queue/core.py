@@ -12,6 +12,7 @@ from localqueue.errors import PayloadError, QueueStoreClosedError
 from localqueue.message import QueueMessage, UndecodablePayload
 from localqueue.policies import Configuration
 from localqueue.policies.codec import JSON_CODEC
+from localqueue.queue.emitting import Emitting
 from localqueue.queue.setup import limit_of
 from localqueue.stores.port import (
     DELAYED,
@@ -34,7 +35,7 @@ def default_store_path() -> Path:
     return Path(base) / "localqueue" / "queue.sqlite3"
 
 
-class QueueCore(Generic[T]):
+class QueueCore(Emitting, Generic[T]):
     """A queue's configuration bound to its store, which is opened on first use."""
 
     def __init__(
@@ -44,6 +45,7 @@ class QueueCore(Generic[T]):
         store_path: str | os.PathLike[str] | None,
         durability: str | None,
     ) -> None:
+        super().__init__()
         self.name = configuration.name
         self._configuration = configuration
         self._codec = configuration.codec
@@ -118,12 +120,12 @@ class QueueCore(Generic[T]):
         """Keep a message that can not be read as a dead letter; one delivered at most once is stored again for that."""
         if not self._at_most_once:
             settle = Settle(self.name, stored.id, "dead-letter", stored.attempts, error=problem)
-            self.store.commit(Changes(settle=(settle,), strict=False))
+            self._commit(Changes(settle=(settle,), strict=False))
             return
         (new_id,) = self.store.mint()
         again = NewMessage(new_id, self.name, stored.payload, stored.codec, headers=stored.headers)
         buried = Settle(self.name, new_id, "dead-letter", error=problem)
-        self.store.commit(Changes(enqueue=(again,), settle=(buried,)))
+        self._commit(Changes(enqueue=(again,), settle=(buried,)))
 
     def _seen(self, stored: StoredMessage) -> QueueMessage[Any]:
         """A message for inspection; one that can not be decoded shows its raw bytes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, TypeVar
 
+from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueMessage, QueueStats, RunStats
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
@@ -51,20 +52,26 @@ class Operating(QueueCore[T]):
         """Dead letters in the order they died."""
         return self.messages(state=DEAD, limit=limit)
 
+    def events(self, after: int = 0, limit: int | None = None) -> list[JournalEvent]:
+        """What the store's journal says about this queue, behind the entry `after`; see `store.enable_journal()`."""
+        _check_limit(limit)
+        return self.store.events(after, limit, self.name)
+
     def requeue_dead(self, message: QueueMessage[Any] | str, *, delay: float = 0.0) -> bool:
         """Return a dead (or expired, or cancelled) message to delivery with a fresh attempt budget."""
         check_delay(delay)
         message_id = message if isinstance(message, str) else message.id
-        return self.store.requeue(self.name, [message_id], delay=delay) == 1
+        return self._observed(lambda: self.store.requeue(self.name, [message_id], delay=delay)) == 1
 
     def requeue_all_dead(self, *, delay: float = 0.0) -> int:
         """Return every dead letter to delivery, except those whose dedupe key a live message holds."""
         check_delay(delay)
-        return self.store.requeue(self.name, delay=delay)
+        return self._observed(lambda: self.store.requeue(self.name, delay=delay))
 
     def prune_dead_letters(self, *, older_than: float) -> int:
         """Remove dead letters that died at least `older_than` seconds ago."""
-        return self.store.prune(self.name, state=DEAD, older_than=_check_age(older_than))
+        _check_age(older_than)
+        return self._observed(lambda: self.store.prune(self.name, state=DEAD, older_than=older_than))
 
     def count_dead_letters_older_than(self, *, older_than: float) -> int:
         """How many dead letters `prune_dead_letters` would remove."""
@@ -72,11 +79,12 @@ class Operating(QueueCore[T]):
 
     def prune_expired(self, *, older_than: float) -> int:
         """Remove messages whose time to live ended at least `older_than` seconds ago."""
-        return self.store.prune(self.name, state=EXPIRED, older_than=_check_age(older_than))
+        _check_age(older_than)
+        return self._observed(lambda: self.store.prune(self.name, state=EXPIRED, older_than=older_than))
 
     def purge(self) -> int:
         """Remove every message of the queue; how many there were."""
-        removed = self.store.purge(self.name)
+        removed = self._observed(lambda: self.store.purge(self.name))
         with self._finished:
             self._unfinished.clear()
             self._finished.notify_all()
@@ -114,7 +122,7 @@ class Operating(QueueCore[T]):
 
     def cancel_run(self, run_id: str) -> int:
         """Cancel every live message of a run; leases of inflight ones are lost. The run takes no more messages."""
-        return self.store.cancel_run(run_id)
+        return self._observed(lambda: self.store.cancel_run(run_id))
 
     def wait_run(self, run_id: str, timeout: float | None = None) -> RunStats | None:
         """Wait until nothing of the run can move by itself; the counts then, or at the timeout."""

@@ -6,9 +6,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
+from localqueue.events.event import DISPATCH_FAILED, DISPATCHED, NOTIFICATION_FAILED, NOTIFIED
 from localqueue.message import QueueMessage
 from localqueue.policies import Throttling, subscriber_queue_name
 from localqueue.queue.batch import StoredBatch
@@ -21,7 +23,11 @@ from localqueue.queue.drafts import (
     one_key_each,
     upstream_ids,
 )
+from localqueue.queue.joining import joining_store
 from localqueue.stores.port import DELAYED, READY, Changes, Committed, Enqueued, NewMessage, Outcome
+
+if TYPE_CHECKING:
+    import sqlite3
 
 T = TypeVar("T")
 
@@ -43,6 +49,7 @@ class Producing(QueueCore[T]):
         ordering_key: str | None = None,
         run_id: str | None = None,
         after: Iterable[QueueMessage[Any] | str] = (),
+        connection: sqlite3.Connection | None = None,
     ) -> QueueMessage[T]:
         """Store an item durably and return its message.
 
@@ -51,10 +58,16 @@ class Producing(QueueCore[T]):
         message with the same `dedupe_key` exists, that one is returned and nothing is stored. A full queue blocks,
         raises `queue.Full` or loses what its backpressure policy names. On a publish/subscribe queue every subscriber
         gets a copy, in one transaction, and the first one is returned.
+
+        With `connection`, a connection of yours to the file of the queue, the message is put in its transaction: it is
+        there once you commit and never was when you roll back. A full queue then raises at once, and no notification
+        policy is called.
         """
         plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
-        if plain and self._plain and dedupe_key is None:
+        if plain and self._plain and dedupe_key is None and connection is None:
             message_id, at = self.store.put_one(self.name, self._codec.encode(item), self._codec_name)
+            if self._hooks is not None:
+                self._tell_put(self.name, message_id, "stored", at)
             return QueueMessage.of(
                 id=message_id,
                 value=item,
@@ -67,7 +80,7 @@ class Producing(QueueCore[T]):
         drafts = self._drafts(
             (item,), timeout, delay, (dedupe_key,), priority, ttl, headers, ordering_key, run_id, after
         )
-        return self._put(drafts, (item,), block, timeout)[0]
+        return self._put(drafts, (item,), block, timeout, connection)[0]
 
     def put_nowait(self, item: T) -> QueueMessage[T]:
         """Store an item or raise `queue.Full` at once."""
@@ -87,19 +100,24 @@ class Producing(QueueCore[T]):
         ordering_key: str | None = None,
         run_id: str | None = None,
         after: Iterable[QueueMessage[Any] | str] = (),
+        connection: sqlite3.Connection | None = None,
     ) -> Sequence[QueueMessage[T]]:
         """Store all items in one transaction, in order, or none of them.
 
-        The options apply to each item; `dedupe_keys` has one key for each.
+        The options apply to each item; `dedupe_keys` has one key for each. With `connection` they are part of your
+        transaction, as with `put`.
         """
         values = tuple(items)
         keys = one_key_each(dedupe_keys, len(values))
         if not values:
             return []
         plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
-        if plain and self._plain and dedupe_keys is None:
+        if plain and self._plain and dedupe_keys is None and connection is None:
             payloads = [self._codec.encode(value) for value in values]
             ids, at = self.store.put_batch(self.name, payloads, self._codec_name)
+            if self._hooks is not None:
+                for message_id in ids:
+                    self._tell_put(self.name, message_id, "stored", at)
             return StoredBatch(self.name, values, ids, at)
         limit = self._limit
         if limit is not None and limit.overflow == "reject" and len(values) > limit.maxsize:
@@ -108,7 +126,7 @@ class Producing(QueueCore[T]):
                 "messages; put smaller batches"
             )
         drafts = self._drafts(values, timeout, delay, keys, priority, ttl, headers, ordering_key, run_id, after)
-        return self._put(drafts, values, block, timeout)
+        return self._put(drafts, values, block, timeout, connection)
 
     def _drafts(
         self,
@@ -148,25 +166,43 @@ class Producing(QueueCore[T]):
         ]  # fmt: skip
 
     def _put(
-        self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
+        self,
+        drafts: list[NewMessage],
+        items: Sequence[T],
+        block: bool,
+        timeout: float | None,
+        connection: sqlite3.Connection | None,
     ) -> list[QueueMessage[T]]:
-        if self._configuration.routing_policy.fanout:
-            return self._publish(drafts, items, block, timeout)
-        self._throttle([self.name], block, timeout)
-        limits = {} if self._limit is None else {self.name: self._limit}
-        stored, committed = self._store_drafts(lambda: Changes(enqueue=drafts, limits=limits), block, timeout)
-        return self._announce(stored, committed, items)
+        commit: Callable[[Changes], Committed] = self._commit
+        if connection is not None:
+            commit = partial(joining_store(self._configuration, self.store, timeout).commit_within, connection)
+            block = False
+        self._throttle(block, timeout)
+        changes, committed = self._store_drafts(lambda: self._enqueueing(drafts), block, timeout, commit)
+        copies = len(changes.enqueue) // len(drafts)
+        announce = self._announce if connection is None else self._put_messages
+        return announce(changes.enqueue, committed, [item for item in items for _ in range(copies)])[::copies]
+
+    def _targets(self) -> list[str]:
+        """The queues that get a copy."""
+        if not self._configuration.routing_policy.fanout:
+            return [self.name]
+        return [subscriber_queue_name(self.name, subscriber) for subscriber in self._current_subscribers()[0]]
 
     def _store_drafts(
-        self, make: Callable[[], Changes], block: bool, timeout: float | None
-    ) -> tuple[Sequence[NewMessage], Committed]:
+        self,
+        make: Callable[[], Changes],
+        block: bool,
+        timeout: float | None,
+        commit: Callable[[Changes], Committed],
+    ) -> tuple[Changes, Committed]:
         """Commit new messages, waiting for capacity where that is wanted."""
         store = self.store
         deadline = None if timeout is None else time.monotonic() + timeout
         changes = make()
         while True:
             try:
-                return changes.enqueue, store.commit(changes)
+                return changes, commit(changes)
             except (IdTaken, SubscriptionsChanged):
                 changes = make()
                 ids = store.mint(len(changes.enqueue))
@@ -191,45 +227,38 @@ class Producing(QueueCore[T]):
         with self.store.listen_capacity(room) as waiter:
             waiter.wait(timeout)
 
-    def _throttle(self, queues: Sequence[str], block: bool, timeout: float | None) -> None:
+    def _throttle(self, block: bool, timeout: float | None) -> None:
         policy = self._configuration.backpressure
         if isinstance(policy, Throttling):
-            pause = policy.delay_for(qsize=max(map(self.store.load, queues), default=0))
+            pause = policy.delay_for(qsize=max(map(self.store.load, self._targets()), default=0))
             if pause > 0:
                 if not block or (timeout is not None and timeout < pause):
                     raise QueueFull(self.name, policy.maxsize)
                 threading.Event().wait(pause)
 
-    def _publish(
-        self, drafts: list[NewMessage], items: Sequence[T], block: bool, timeout: float | None
-    ) -> list[QueueMessage[T]]:
-        subscribers = self._current_subscribers()[0]
-        self._throttle([subscriber_queue_name(self.name, one) for one in subscribers], block, timeout)
-
-        def make() -> Changes:
-            nonlocal subscribers
-            subscribers, version = self._current_subscribers()
-            if not subscribers:
-                raise ValueError("publish-subscribe routing requires configured subscribers")
-            names = [subscriber_queue_name(self.name, subscriber) for subscriber in subscribers]
-            ids = iter(self.store.mint(len(drafts) * len(names)))
-            return Changes(
-                enqueue=[
-                    draft._replace(
-                        id=next(ids),
-                        queue=name,
-                        dedupe_key=None if draft.dedupe_key is None else f"{draft.dedupe_key}:{subscriber}",
-                    )
-                    for draft in drafts
-                    for subscriber, name in zip(subscribers, names, strict=True)
-                ],
-                limits={} if self._limit is None else dict.fromkeys(names, self._limit),
-                topics={} if version is None else {self.name: version},
-            )
-
-        stored, committed = self._store_drafts(make, block, timeout)
-        copies = [item for item in items for _ in subscribers]
-        return self._announce(stored, committed, copies)[:: len(subscribers)]
+    def _enqueueing(self, drafts: Sequence[NewMessage]) -> Changes:
+        """The drafts as changes under the queue's limit; a queue that publishes makes a copy for each subscriber."""
+        limit = self._limit
+        if not self._configuration.routing_policy.fanout:
+            return Changes(enqueue=drafts, limits={} if limit is None else {self.name: limit})
+        subscribers, version = self._current_subscribers()
+        if not subscribers:
+            raise ValueError("publish-subscribe routing requires configured subscribers")
+        names = [subscriber_queue_name(self.name, subscriber) for subscriber in subscribers]
+        ids = iter(self.store.mint(len(drafts) * len(names)))
+        return Changes(
+            enqueue=[
+                draft._replace(
+                    id=next(ids),
+                    queue=name,
+                    dedupe_key=None if draft.dedupe_key is None else f"{draft.dedupe_key}:{subscriber}",
+                )
+                for draft in drafts
+                for subscriber, name in zip(subscribers, names, strict=True)
+            ],
+            limits={} if limit is None else dict.fromkeys(names, limit),
+            topics={} if version is None else {self.name: version},
+        )
 
     def _current_subscribers(self) -> tuple[tuple[str, ...], int | None]:
         """Who gets a copy, and the version of the stored subscriptions if there are any."""
@@ -243,10 +272,7 @@ class Producing(QueueCore[T]):
         self, drafts: Sequence[NewMessage], committed: Committed, items: Sequence[T]
     ) -> list[QueueMessage[T]]:
         """Turn what was stored into messages, then notify, then dispatch. Duplicates are not announced again."""
-        messages = [
-            self._put_message(draft, enqueued, item)
-            for draft, enqueued, item in zip(drafts, committed.enqueued, items, strict=True)
-        ]
+        messages = self._put_messages(drafts, committed, items)
         if self._quiet:
             return messages
         failures: list[Exception] = []
@@ -263,9 +289,17 @@ class Producing(QueueCore[T]):
             return
         notification, dispatch = self._configuration.notification_policy, self._configuration.dispatch_policy
         if notification.notifies_on_put:
-            notification.notify(message)
+            self._told(NOTIFIED, NOTIFICATION_FAILED, message, notification.notify)
         if dispatch.dispatches_on_put:
-            dispatch.dispatch(message)
+            self._told(DISPATCHED, DISPATCH_FAILED, message, dispatch.dispatch)
+
+    def _put_messages(
+        self, drafts: Sequence[NewMessage], committed: Committed, items: Sequence[T]
+    ) -> list[QueueMessage[T]]:
+        return [
+            self._put_message(draft, enqueued, item)
+            for draft, enqueued, item in zip(drafts, committed.enqueued, items, strict=True)
+        ]
 
     def _put_message(self, draft: NewMessage, enqueued: Enqueued, item: T) -> QueueMessage[T]:
         outcome, state, at, existing = enqueued

@@ -94,11 +94,14 @@ class Transaction:
         """Apply everything; called by the `with` block."""
         self._require_open()
         self._done = True
-        store = self._queue.store
         while True:
             changes, drafts = self._changes()
             try:
-                committed = store.commit(changes)
+                committed = self._queue._commit(
+                    changes,
+                    [message for _, _, message in self._settles],
+                    [one[0] for one in self._puts] + [one[0] for one in self._settles],
+                )
                 break
             except IdTaken:
                 continue

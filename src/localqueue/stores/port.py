@@ -15,16 +15,19 @@ Rules every store keeps, and `localqueue.testing.StoreContract` checks:
 - Ids come from `mint`, so messages of one commit can refer to each other. A store that finds an id in use raises
   `IdTaken` and stores nothing.
 - A store is bound to one namespace and sees nothing of any other.
-- No driver object (cursor, pipeline, session) appears in any signature.
+- No driver object (cursor, pipeline, session) appears in any signature. The one exception is a capability of its own,
+  `JoinsTransactions`, because there the driver's connection is what the user brings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
+from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueStats, RunStats
 
 Payload = str | bytes
@@ -68,7 +71,8 @@ class NewMessage(NamedTuple):
 class Settle(NamedTuple):
     """What became of a message. `token` is the attempt number of the lease; None overrides any lease.
 
-    A release of a message that was delivered `max_attempts` times turns into a dead letter.
+    A release of a message that was delivered `max_attempts` times turns into a dead letter. With `forgive` it is the
+    return of a message that no handler has seen: the delivery does not count and the message keeps its place.
     """
 
     queue: str
@@ -78,6 +82,7 @@ class Settle(NamedTuple):
     delay: float = 0.0
     error: Mapping[str, Any] | None = None
     max_attempts: int | None = None
+    forgive: bool = False
 
 
 class Edge(NamedTuple):
@@ -194,6 +199,22 @@ class Committed:
     leased: list[StoredMessage] = field(default_factory=list)
 
 
+class Transition(NamedTuple):
+    """A change of a message that the result of a call does not tell: what a release, a timer or an operator made of it.
+
+    `type` is one of `localqueue.events.JOURNAL_TYPES`.
+    """
+
+    type: str
+    queue: str
+    id: str
+    at: float
+    attempt: int
+    leased_by: str | None = None
+    leased_at: float | None = None
+    error: dict[str, Any] | None = None
+
+
 class Subscriptions(NamedTuple):
     version: int
     subscribers: tuple[str, ...]
@@ -214,6 +235,9 @@ class Waiter(Protocol):
     """Blocks until what it listens for may have happened since it was made or last returned True."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
+    def interrupt(self) -> None:
+        """End the wait that runs, or the next one, as if its time were up. Called from any thread."""
+
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -278,6 +302,30 @@ class QueueStore(Protocol):
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]: ...
     def subscriptions(self, topic: str) -> Subscriptions: ...
 
+    # the journal: off until it is enabled, for this namespace and for every process that uses the store
+    def enable_journal(self, *, keep_seconds: float | None = None, keep_events: int | None = None) -> None:
+        """From now on every change of a message appends an entry, in the same transaction.
+
+        The journal keeps itself to what is younger than `keep_seconds`, and to about `keep_events`, as it is written.
+        """
+
+    def disable_journal(self) -> None:
+        """Append no more; what was written stays until it is pruned."""
+
+    def journal_enabled(self) -> bool: ...
+    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
+        """Entries behind `after` in the order of the commits, of one queue or of all."""
+
+    def prune_events(self, *, older_than: float) -> int:
+        """Remove entries that are at least `older_than` seconds old; their numbers are not used again."""
+
+    def observe(self) -> AbstractContextManager[list[Transition]]:
+        """Collects, after each commit of a call that this thread makes in the block, the transitions it caused.
+
+        Those are releases, dead letters, expiries, cancellations, requeues and removals; puts, leases, renewals and
+        acks are what the calls themselves return.
+        """
+
     # operations
     def subscribe(self, topic: str, subscriber: str) -> bool: ...
     def unsubscribe(self, topic: str, subscriber: str) -> bool: ...
@@ -315,3 +363,15 @@ class QueueStore(Protocol):
 
     def listen_run(self, run_id: str) -> Waiter:
         """Wakes when something of the run may have changed."""
+
+
+@runtime_checkable
+class JoinsTransactions(Protocol):
+    """A store that can also commit inside a transaction of the user, which then decides whether it happened."""
+
+    def commit_within(self, connection: Any, changes: Changes) -> Committed:
+        """Apply changes in the open transaction of a connection to the same database.
+
+        What it raises leaves that transaction as it was. Nothing is visible to others, and nobody is woken, before the
+        user commits.
+        """

@@ -77,6 +77,16 @@ def attempts_exhausted(attempts: int, last: str) -> dict[str, Any]:
     }
 
 
+def check_retention(keep_seconds: float | None, keep_events: int | None) -> None:
+    """Refuse a journal that could keep nothing."""
+    if keep_seconds is not None and not keep_seconds > 0:
+        raise ValueError(f"keep_seconds must be positive, not {keep_seconds!r}; leave it out to keep every event")
+    if keep_events is not None and (isinstance(keep_events, bool) or not isinstance(keep_events, int)):
+        raise TypeError(f"keep_events must be an integer, not {keep_events!r}")
+    if keep_events is not None and keep_events < 1:
+        raise ValueError(f"keep_events must be at least 1, not {keep_events}; leave it out to keep every event")
+
+
 def describe_error(error: object) -> dict[str, Any] | None:
     """The structured form of an exception or text, as `last_error` shows it."""
     if error is None:

@@ -103,6 +103,7 @@ class StoreWaiter:
         self._queues = queues
         self._check = check
         self._clock = clock
+        self._interrupted = False
         wake.watch(queues, 1)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -113,9 +114,15 @@ class StoreWaiter:
             if done:
                 return True
             remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            if remaining <= 0 or self._interrupted:
+                self._interrupted = False
                 return False
             self._wake.wait_for_change(generation, min(remaining, max(due - self._clock(), 0.0005), _LONGEST_WAIT))
+
+    def interrupt(self) -> None:
+        """End the wait that runs, or the next one, as if its time were up."""
+        self._interrupted = True
+        self._wake.stir()
 
     def close(self) -> None:
         if self._queues:

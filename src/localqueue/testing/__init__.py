@@ -19,6 +19,15 @@ A store author subclasses `StoreContract` in a test module and says how the stor
   `opener` and `location`.
 - `SharedStoreContract` is all of them.
 
+Attempt, idempotency and result stores have suites of their own, see `localqueue.testing.adapters`:
+`AttemptStoreContract`, `IdempotencyStoreContract` and `ResultStoreContract` for what their protocols promise,
+`ExclusiveIdempotencyStoreContract` and `SharedIdempotencyStoreContract` (several processes) for a ledger with `begin`,
+`ListedResultStoreContract` for a result store with `contains`, `find` and `keys`.
+
+Adapters around the queue have suites of their own: `NotificationContract` (with `wait`: `WaitableNotificationContract`,
+with `wait_async`: `AsyncNotificationContract`) asks for a fixture `policy`, `DispatchContract` (for dispatchers that
+lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the handlers.
+
 `open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start
 processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
 suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
@@ -28,7 +37,7 @@ the same random steps; it needs Hypothesis.
 import pytest
 
 for _name in (
-    *("agreement", "capacity", "copies", "dedupe", "dependencies", "edges", "fanout", "fencing", "leases"),
+    *("agreement", "capacity", "copies", "dedupe", "dependencies", "edges", "fanout", "fencing", "journal", "leases"),
     *("machine", "machine_delivery"),
     *(
         "namespaces",
@@ -39,24 +48,53 @@ for _name in (
         "processes",
         "records",
         "reopening",
+        "replay",
         "runs",
     ),
     *("settling", "stats", "steps", "threads", "timers", "wake"),
+    *("adapters", "attempts", "ledgers", "result_stores"),
+    *("dispatchers", "notifications"),
 ):
     pytest.register_assert_rewrite(f"localqueue.testing.{_name}")
 
+from localqueue.testing.adapters import AdapterHarness  # noqa: E402
+from localqueue.testing.attempts import AttemptStoreContract  # noqa: E402
 from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
+from localqueue.testing.dispatchers import DispatchContract, LeasingDispatchContract  # noqa: E402
 from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402
+from localqueue.testing.ledgers import (  # noqa: E402
+    ExclusiveIdempotencyStoreContract,
+    IdempotencyStoreContract,
+    SharedIdempotencyStoreContract,
+)
+from localqueue.testing.notifications import (  # noqa: E402
+    AsyncNotificationContract,
+    NotificationContract,
+    WaitableNotificationContract,
+)
 from localqueue.testing.process_wake import ProcessWakeContract  # noqa: E402
 from localqueue.testing.processes import ProcessContract  # noqa: E402
 from localqueue.testing.reopening import ReopenContract  # noqa: E402
+from localqueue.testing.result_stores import ListedResultStoreContract, ResultStoreContract  # noqa: E402
 
 __all__ = [
+    "AdapterHarness",
+    "AsyncNotificationContract",
+    "AttemptStoreContract",
+    "DispatchContract",
+    "ExclusiveIdempotencyStoreContract",
     "FakeClock",
+    "IdempotencyStoreContract",
+    "LeasingDispatchContract",
+    "ListedResultStoreContract",
+    "NotificationContract",
     "ProcessContract",
     "ProcessWakeContract",
     "ReopenContract",
+    "ResultStoreContract",
+    "SharedIdempotencyStoreContract",
     "SharedStoreContract",
     "StoreContract",
     "StoreHarness",
+    "WaitableNotificationContract",
 ]

@@ -15,6 +15,7 @@ from localqueue.testing.edges import EdgeContract
 from localqueue.testing.fanout import FanoutContract
 from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
+from localqueue.testing.journal import JournalContract, ObserveContract, SharedJournalContract
 from localqueue.testing.leases import LeaseContract
 from localqueue.testing.namespaces import NamespaceContract
 from localqueue.testing.operations import OperationsContract
@@ -54,6 +55,8 @@ class StoreContract(
     PayloadContract,
     WakeContract,
     ThreadContract,
+    JournalContract,
+    ObserveContract,
 ):
     """What every store promises. Subclass it as `Test...` and provide the fixture `harness`."""
 
@@ -89,5 +92,5 @@ class StoreContract(
         return open_store()
 
 
-class SharedStoreContract(StoreContract, ReopenContract, ProcessContract, ProcessWakeContract):
+class SharedStoreContract(StoreContract, ReopenContract, ProcessContract, ProcessWakeContract, SharedJournalContract):
     """What a store promises that persists and that several processes open at once."""

@@ -23,6 +23,7 @@ from localqueue.stores.port import QueueStore
 from localqueue.testing.agreement import QUEUES, RUNS, counts_agree, messages_agree, runs_agree
 from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds, seldom
 from localqueue.testing.model import LIVE, Message
+from localqueue.testing.replay import known_as, replay
 
 
 class StoreMachine(DeliveryMachine):
@@ -125,6 +126,15 @@ class StoreMachine(DeliveryMachine):
         counts_agree(self.store, self.model)
         messages_agree(self.store, self.model)
         runs_agree(self.store, self.model)
+
+    @precondition(lambda self: self.journal)
+    @invariant()
+    def the_journal_tells_the_same(self) -> None:
+        entries = self.store.events(after=self.last_entry)
+        assert [entry.seq for entry in entries] == [self.last_entry + n for n in range(1, len(entries) + 1)]
+        self.last_entry += len(entries)
+        messages = self.model.messages.values()
+        assert replay(entries, self.replayed) == {m.id: known_as(m.queue, m.state, m.attempts) for m in messages}
 
 
 def store_machine(new_place: Callable[[], Callable[..., QueueStore]], *, reopenable: bool) -> type[TestCase]:

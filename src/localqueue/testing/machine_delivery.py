@@ -24,6 +24,7 @@ from localqueue.stores.port import (
 from localqueue.testing.agreement import QUEUES, RUNS
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.model import Model
+from localqueue.testing.replay import Known
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 3
@@ -80,13 +81,18 @@ class DeliveryMachine(RuleBasedStateMachine):
     new_place: Callable[[], Callable[..., QueueStore]]
     reopenable: bool
 
-    @initialize()
-    def open_a_new_store(self) -> None:
+    @initialize(journal=st.booleans())
+    def open_a_new_store(self, journal: bool) -> None:
         self.clock = FakeClock(1000.0)
         self.model = Model(now=self.clock())
         self.open = type(self).new_place()
         self.store = self.open(clock=self.clock)
         self.opened = [self.store]
+        if journal:
+            self.store.enable_journal()
+        self.journal = journal
+        self.replayed: dict[str, Known] = {}
+        self.last_entry = 0
         self.handles: list[Handle] = []
         self.ids: list[str] = []
 

@@ -145,7 +145,7 @@ def _drop_oldest(tx: Tx, name: str) -> None:
         key = min(map(keys.last_number, keys.walk_keys(tx.txn, keys.blocked_of(queue.id))))
     row = tx.load(key)
     assert row is not None
-    tx.remove(row)
+    tx.remove(row, "dropped")
     tx.txn.put(keys.removed(key), b"")
     if row.ordering_key is not None and row.state == READY:
         tx.free_key(queue.id, row.ordering_key)

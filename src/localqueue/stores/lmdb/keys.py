@@ -22,6 +22,8 @@
     workers        W  queue, name                                       leases, last_seen
     subscriptions  S  queue, name                                       n
     records        R  namespace, digest of the kind, key                version, updated_at, value
+    journals       j  namespace                                         Switch: enabled, last seq, retention
+    journal        J  namespace, seq                                    one entry
 
 Numbers are big-endian, so that bytes sort like numbers. Texts of users can be longer than the 511 bytes of an LMDB
 key: where they end a key they are cut and completed by a digest, and the row holds them whole.
@@ -230,6 +232,18 @@ def records(namespace_id: int, kind: str) -> bytes:
 
 def record(namespace_id: int, kind: str, key: str) -> bytes:
     return records(namespace_id, kind) + text_key(key)
+
+
+def journal_switch(namespace_id: int) -> bytes:
+    return _IN_QUEUE.pack(b"j", namespace_id)
+
+
+def journal_of(namespace_id: int) -> bytes:
+    return _IN_QUEUE.pack(b"J", namespace_id)
+
+
+def journal_entry(namespace_id: int, seq: int) -> bytes:
+    return _IN_QUEUE.pack(b"J", namespace_id) + _KEY.pack(seq)
 
 
 def walk(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:

@@ -70,6 +70,7 @@ def _claim(tx: Tx, row: MessageRow, request: LeaseRequest) -> MessageRow:
     row.leased_by = request.leased_by
     row.most = -1 if request.max_attempts is None else request.max_attempts
     tx.save(row)
+    tx.journal("leased", row)
     return row
 
 
@@ -90,5 +91,6 @@ def renew(tx: Tx, leases: Sequence[Lease], timeout: float) -> list[float | None]
             continue
         row.due_at = until
         tx.save(row)
+        tx.journal("renewed", row)
         renewed.append(until)
     return renewed

@@ -55,13 +55,13 @@ def _requeue(tx: Tx, row: MessageRow, delay: float) -> None:
 
 
 def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
-    return _remove(tx, reads.ended_by(tx.txn, tx.queue_id(name), state, tx.now - older_than))
+    return _remove(tx, reads.ended_by(tx.txn, tx.queue_id(name), state, tx.now - older_than), "pruned")
 
 
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue(tx.queue_id(name))
     found = [keys.last_number(key) for key, value in keys.walk(tx.txn, b"M") if packing.queue_of(value) == queue.id]
-    removed = _remove(tx, found)
+    removed = _remove(tx, found, "purged")
     for key in list(keys.walk_keys(tx.txn, keys.workers(queue.id))):
         tx.txn.delete(key)
     queue.counts = [0] * len(STATES)
@@ -70,12 +70,12 @@ def purge(tx: Tx, name: str) -> int:
     return removed
 
 
-def _remove(tx: Tx, found: list[int]) -> int:
+def _remove(tx: Tx, found: list[int], why: str) -> int:
     """Remove messages with what belongs to them, and remember that they were not acked."""
     for key in found:
         row = tx.load(key)
         if row is not None:
-            tx.remove(row)
+            tx.remove(row, why)
             tx.txn.put(keys.removed(key), b"")
             tx.forget_upstreams(key)
     return len(found)

@@ -40,7 +40,7 @@ def unpack_optional(value: bytes) -> float | None:
     return None if number != number else number
 
 
-def _require(layout: int, what: str) -> None:
+def require_layout(layout: int, what: str) -> None:
     if layout != LAYOUT:
         raise QueueStoreCorruptError(f"a {what} has the unknown layout {layout}: restore a backup")
 
@@ -72,6 +72,7 @@ class MessageRow:
     dedupe_key: str | None = None
     last_error: str | None = None  # JSON
     before: int = -1  # the state it was loaded in
+    said: str = ""  # what its history was last told since it was loaded
     indexed: dict[bytes, bytes] = field(default_factory=dict)
 
     def pack(self) -> bytes:
@@ -97,7 +98,7 @@ class MessageRow:
          created_at, due_at, leased_at, expires_at, failed_at, ended_at, *lengths,
          ) = _MESSAGE.unpack_from(value)  # fmt: skip
         if layout != LAYOUT:
-            _require(layout, "message")
+            require_layout(layout, "message")
         row = MessageRow(
             key, queue, state, priority, available_at, created_at, attempts, forgiven, waiting_on, dependents,
             history, run, most,
@@ -168,7 +169,7 @@ def pack_content(payload: Payload, codec: str | None, headers: str | None) -> by
 def unpack_content(value: bytes) -> tuple[Payload, str | None, str | None]:
     layout, is_text, *lengths = _CONTENT.unpack_from(value)
     if layout != LAYOUT:
-        _require(layout, "payload")
+        require_layout(layout, "payload")
     at = _CONTENT.size
     codec: str | None = None
     headers: str | None = None
@@ -200,7 +201,7 @@ class QueueRow:
     def unpack(queue: int, value: bytes) -> QueueRow:
         layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
         if layout != LAYOUT:
-            _require(layout, "queue")
+            require_layout(layout, "queue")
         name = value[_QUEUE.size :].decode("utf-8", "surrogatepass")
         return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
 
@@ -224,7 +225,7 @@ class RunRow:
     @staticmethod
     def unpack(run: int, value: bytes) -> RunRow:
         layout, total, done, cancelled_at = _RUN.unpack_from(value)
-        _require(layout, "run")
+        require_layout(layout, "run")
         name = value[_RUN.size :].decode("utf-8", "surrogatepass")
         return RunRow(run, name, total, done, None if cancelled_at != cancelled_at else cancelled_at)
 
@@ -235,7 +236,7 @@ def pack_worker(name: str, leases: int, last_seen: float | None) -> bytes:
 
 def unpack_worker(value: bytes) -> tuple[str, int, float | None]:
     layout, leases, last_seen = _WORKER.unpack_from(value)
-    _require(layout, "worker")
+    require_layout(layout, "worker")
     name = value[_WORKER.size :].decode("utf-8", "surrogatepass")
     return name, leases, None if last_seen != last_seen else last_seen
 
@@ -247,7 +248,7 @@ def pack_record(key: str, value: bytes, version: int, updated_at: float) -> byte
 
 def unpack_record(packed: bytes) -> tuple[str, bytes, int, float]:
     layout, version, updated_at, length = _RECORD.unpack_from(packed)
-    _require(layout, "record")
+    require_layout(layout, "record")
     at = _RECORD.size
     return packed[at : at + length].decode("utf-8", "surrogatepass"), packed[at + length :], version, updated_at
 
@@ -258,5 +259,5 @@ def pack_subscription(name: str, n: int) -> bytes:
 
 def unpack_subscription(value: bytes) -> tuple[str, int]:
     layout, n = _SUBSCRIPTION.unpack_from(value)
-    _require(layout, "subscription")
+    require_layout(layout, "subscription")
     return value[_SUBSCRIPTION.size :].decode("utf-8", "surrogatepass"), n

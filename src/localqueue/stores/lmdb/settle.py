@@ -84,7 +84,10 @@ def leave(tx: Tx, row: MessageRow, one: Settle) -> bool:
         if state in (WAITING, BLOCKED):
             return False
         event = "released"
-        available_at = tx.now + one.delay
+        if one.forgive and state == INFLIGHT:
+            row.forgiven += 1
+        else:
+            available_at = tx.now + one.delay
         used = row.attempts - row.forgiven
         if one.max_attempts is not None and state == INFLIGHT and used >= one.max_attempts:
             after, event = DEAD, "dead_lettered"

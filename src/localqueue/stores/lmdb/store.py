@@ -17,10 +17,12 @@ from localqueue.stores.lmdb import lease as leasing
 from localqueue.stores.lmdb.dependencies import Wiring, add_edges
 from localqueue.stores.lmdb.driver import Txn
 from localqueue.stores.lmdb.enqueue import enqueue, put_one
+from localqueue.stores.lmdb.journal import KeepsJournal
 from localqueue.stores.lmdb.rows import BLOCKED, READY
 from localqueue.stores.lmdb.settle import settle, settle_one
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.lmdb.writer import Writer
+from localqueue.stores.observing import Observed
 from localqueue.stores.port import (
     Changes,
     CheckReport,
@@ -39,7 +41,7 @@ from localqueue.stores.port import (
 T = TypeVar("T")
 
 
-class LMDBQueueStore:
+class LMDBQueueStore(KeepsJournal, Observed):
     """LMDB-backed queue store in the directory `path`; needs the extra `localqueue[lmdb]`.
 
     `durability="process"` survives the death of the process; `"power"` syncs every commit and survives the loss of
@@ -65,6 +67,7 @@ class LMDBQueueStore:
             raise ValueError("namespace cannot be empty")
         if map_size <= 0:
             raise ValueError(f"map_size must be positive, not {map_size!r}")
+        super().__init__()
         self.path = os.fspath(path)
         self.durability = durability
         self._timeout = timeout
@@ -158,9 +161,10 @@ class LMDBQueueStore:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
         self._require_open()
         made: list[Tx] = []
+        seen = self._watched.seen
 
         def apply(txn: Txn, now: float) -> T:
-            tx = Tx(self, txn, now)
+            tx = Tx(self, txn, now, seen is not None)
             made.append(tx)
             result = work(tx)
             tx.flush()
@@ -169,6 +173,8 @@ class LMDBQueueStore:
         result = self._writer.run(apply, clock=self._clock, timeout=self._timeout)
         self.queue_ids.update(made[-1].new_queues)
         self._environment.wake.touched([(self.namespace_id, name) for name in made[-1].touched])
+        if seen is not None:
+            seen += made[-1].transitions
         return result
 
     # reads

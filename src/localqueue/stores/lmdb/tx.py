@@ -7,14 +7,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import IdTaken, QueueStoreCorruptError, RunCancelled
+from localqueue.events.journal import JOURNAL_CODES
 from localqueue.stores import rules
 from localqueue.stores.lmdb import keys
 from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.rows import BLOCKED, CODE, DEAD, EXPIRED, MessageRow, QueueRow, RunRow
-from localqueue.stores.port import HISTORY_LIMIT, STATES
+from localqueue.stores.lmdb.journal import Entry, Switch, append
+from localqueue.stores.lmdb.rows import BLOCKED, CANCELLED, CODE, DEAD, EXPIRED, MessageRow, QueueRow, RunRow
+from localqueue.stores.port import HISTORY_LIMIT, STATES, Transition
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
+
+
+#: The event of a message that enters one of the states behind `dead`.
+ENDINGS = {DEAD: "dead_lettered", EXPIRED: "expired", CANCELLED: "cancelled"}
 
 
 def to_json(value: Any) -> str | None:
@@ -22,15 +28,22 @@ def to_json(value: Any) -> str | None:
 
 
 class Tx:
-    __slots__ = ("_queues", "new_queues", "now", "store", "touched", "txn")
+    __slots__ = (
+        *("_entries", "_journal", "_queues"),
+        *("new_queues", "now", "observed", "store", "touched", "transitions", "txn"),
+    )
 
-    def __init__(self, store: LMDBQueueStore, txn: Txn, now: float) -> None:
+    def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, observed: bool = False) -> None:
         self.store = store
         self.txn = txn
         self.now = now
         self.new_queues: dict[str, int] = {}
         self.touched: set[str] = set()
         self._queues: dict[int, QueueRow] = {}
+        self.observed = observed
+        self.transitions: list[Transition] = []
+        self._journal = Switch.read(txn, store.namespace_id)
+        self._entries: list[Entry] = []
 
     # queues and runs
 
@@ -66,6 +79,29 @@ class Tx:
             if packed != row.packed:
                 self.txn.put(keys.queue(row.id), packed)
                 row.packed = packed
+        if self._entries:
+            append(self.txn, self.store.namespace_id, self._journal, self._entries, self.now)
+            self._entries.clear()
+
+    # events
+
+    def journal(self, event: str, row: MessageRow, *, error: str | None = None, content: bytes = b"") -> None:
+        """Append to the journal, if one is kept, when the transaction is done."""
+        if self._journal.enabled:
+            attempt = -1 if content else row.attempts
+            entry = Entry(JOURNAL_CODES[event], row.queue, row.key, attempt, row.leased_by, error, content)
+            self._entries.append(entry)
+
+    def note(self, event: str, row: MessageRow, *, error: str | None = None) -> None:
+        """Journal a change that the caller will not find in the result of its call, and tell it if it wants to know."""
+        self.journal(event, row, error=error)
+        if self.observed:
+            self.transitions.append(
+                Transition(
+                    event, self.queue(row.queue).name, self.store.ids.id_of(row.key), self.now, row.attempts,
+                    row.leased_by, row.leased_at, None if error is None else json.loads(error),
+                )
+            )  # fmt: skip
 
     def run(self, run_id: str) -> RunRow:
         """The row of a run that still takes messages, made on first use."""
@@ -112,6 +148,9 @@ class Tx:
         queue = self.queue(row.queue)
         queue.counts[row.state] += 1
         queue.due_by(row.due_at)
+        self.journal("enqueued", row, content=content)
+        if row.state == EXPIRED:
+            self.note("expired", row)
 
     def save(self, row: MessageRow) -> None:
         """Write a changed message, its place in the indexes and its queue's counts."""
@@ -131,8 +170,12 @@ class Tx:
         queue.due_by(row.due_at)
         row.before = row.state
 
-    def remove(self, row: MessageRow) -> None:
+    def remove(self, row: MessageRow, why: str = "acked") -> None:
         """Delete a message with its content, history and index entries."""
+        if why == "acked":
+            self.journal(why, row)
+        else:
+            self.note(why, row)
         delete = self.txn.delete
         delete(keys.message(row.key))
         delete(keys.content(row.key))
@@ -145,11 +188,13 @@ class Tx:
 
     def move(self, row: MessageRow, state: int, *, available_at: float, error: str | None = None) -> None:
         """Put a message into another state that is not inflight, dropping its lease."""
-        row.state = state
+        before, row.state = row.state, state
         row.available_at = available_at
         row.due_at = rules.due_at(STATES[state], available_at=available_at, expires_at=row.expires_at)
         row.ended_at = self.now if state >= DEAD else None
         row.leased_at = row.leased_by = None
+        if state >= DEAD > before and row.said != ENDINGS[state]:
+            self.note(ENDINGS[state], row, error=error)
         row.most = -1
         if error is not None:
             row.last_error, row.failed_at = error, self.now
@@ -165,6 +210,8 @@ class Tx:
         error: str | None = None,
     ) -> None:
         """Add to a message's history, forgetting what is older than the last attempts. The caller saves the row."""
+        row.said = event
+        self.note(event, row, error=error)
         row.history += 1
         attempt = [row.attempts, event, self.now, leased_at, leased_by, None if error is None else json.loads(error)]
         self.txn.put(keys.attempt(row.key, row.history), json.dumps(attempt, separators=(",", ":")).encode())

@@ -67,6 +67,14 @@ def connect(
     return connection
 
 
+def register_clock(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    """Give a connection, unless it has it, the function by which the triggers of the journal tell the store's time."""
+    try:
+        connection.execute("SELECT localqueue_now()").fetchone()
+    except sqlite3.OperationalError:
+        connection.create_function("localqueue_now", 0, clock)
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

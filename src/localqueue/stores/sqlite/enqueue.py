@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
+from localqueue.events.event import DROPPED
 from localqueue.stores import rules
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage, Payload
 from localqueue.stores.sqlite import reads
@@ -172,6 +173,8 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     else:
         tx.count(queue, state, 1)
     tx.due(queue, due)
+    if state == EXPIRED and (born_expired := tx.current(key)) is not None:
+        tx.note("expired", born_expired)
     if run is not None:
         tx.connection.execute("UPDATE runs SET total = total + 1 WHERE id = ?", (run,))
     return state
@@ -216,7 +219,7 @@ def _drop_oldest(tx: Tx, name: str) -> None:
         ).fetchone()
     oldest = None if row is None else tx.current(row[0])
     if oldest is not None:
-        tx.connection.execute("INSERT INTO removed VALUES (?)", (oldest.key,))
+        tx.mark_removed([oldest.key], DROPPED)
         tx.delete(oldest)
         _count_dropped(tx, name)
 

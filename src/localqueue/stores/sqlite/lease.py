@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
+from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
 from localqueue.stores.sqlite.rows import claimed_message, stored_message
-from localqueue.stores.sqlite.settle import follow_ack
+from localqueue.stores.sqlite.settle import follow_ack, settle
 from localqueue.stores.sqlite.tx import READY, Tx
 
 _DUE_A_CLAIM = 500
@@ -46,6 +46,24 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     return messages
 
 
+def exchange(tx: Tx, changes: Changes) -> Committed:
+    """A worker's step in its shortest form: ack the last message and lease the next one."""
+    assert changes.lease is not None
+    (done,), request = changes.settle, changes.lease
+    queue = tx.queue_id(request.queue)
+    execute = tx.connection.execute
+    acked = execute(sql.ACK_ONE, (tx.store.ids.key_of(done.id), queue, done.token)).rowcount > 0
+    settled: list[bool] = [acked] if acked else settle(tx, changes.settle, strict=changes.strict)
+    until = tx.now + request.timeout
+    claimed = execute(sql.CLAIM_ONE, (queue, tx.now, until, request.max_attempts, request.leased_by)).fetchall()
+    if not claimed:
+        return Committed(settled=settled, leased=lease(tx, request, settle_all=True) or [])
+    ((key, token),) = claimed
+    row = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+    message = claimed_message(tx.store.ids, request.queue, key, token, row, tx.now, until, request.leased_by)
+    return Committed(settled=settled, leased=[message or _full(tx, key)])
+
+
 def _may_claim(tx: Tx, queue: int) -> bool:
     """Whether something is ready and nothing that is ready has outlived its time."""
     ready = tx.connection.execute("SELECT 1 FROM line WHERE queue = ? AND part = 2 LIMIT 1", (queue,)).fetchone()
@@ -78,10 +96,12 @@ def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]
 def _claimed(tx: Tx, request: LeaseRequest, row: tuple[Any, ...], until: float) -> StoredMessage:
     key, attempts = row[2:4]
     message = claimed_message(tx.store.ids, request.queue, key, attempts + 1, row[4:], tx.now, until, request.leased_by)
-    if message is None:
-        found = tx.connection.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
-        message = stored_message(tx.store.ids, tx.connection, found)
-    return message
+    return message or _full(tx, key)
+
+
+def _full(tx: Tx, key: int) -> StoredMessage:
+    found = tx.connection.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
+    return stored_message(tx.store.ids, tx.connection, found)
 
 
 def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from localqueue.errors import DedupeKeyInUse, RecordConflict
+from localqueue.events.event import PRUNED, PURGED
 from localqueue.stores.port import RecordWrite, Settle
 from localqueue.stores.sqlite.settle import leave_delivery
 from localqueue.stores.sqlite.tx import CODE, DEAD, Current, Tx
@@ -60,19 +62,15 @@ def _key_in_use(tx: Tx, message: Current) -> bool:
 
 def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
     queue = tx.queue_id(name)
-    rows = tx.connection.execute(
-        "DELETE FROM messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ? RETURNING key",
-        (queue, CODE[state], tx.now - older_than),
-    ).fetchall()
-    _forget(tx, rows)
-    tx.count(queue, CODE[state], -len(rows))
-    return len(rows)
+    which = "queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?"
+    removed = _remove(tx, which, (queue, CODE[state], tx.now - older_than), PRUNED)
+    tx.count(queue, CODE[state], -removed)
+    return removed
 
 
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue_id(name)
-    rows = tx.connection.execute("DELETE FROM messages WHERE queue = ? RETURNING key", (queue,)).fetchall()
-    _forget(tx, rows)
+    removed = _remove(tx, "queue = ?", (queue,), PURGED)
     tx.connection.execute("DELETE FROM workers WHERE queue = ?", (queue,))
     tx.connection.execute("DELETE FROM line WHERE queue = ? AND part IN (1, 2)", (queue,))
     tx.connection.execute(
@@ -85,14 +83,17 @@ def purge(tx: Tx, name: str) -> int:
         "WHERE id = ?",
         (queue,),
     )
-    return len(rows)
+    return removed
 
 
-def _forget(tx: Tx, keys: list[tuple[int]]) -> None:
-    """Drop what belongs to removed messages, and remember that they were not acked."""
-    tx.connection.executemany("INSERT OR IGNORE INTO removed VALUES (?)", keys)
+def _remove(tx: Tx, which: str, values: tuple[Any, ...], why: str) -> int:
+    """Delete messages with what belongs to them, and remember that they were not acked; how many there were."""
+    keys = tx.connection.execute(f"SELECT key FROM messages WHERE {which}", values).fetchall()
+    tx.mark_removed([key for (key,) in keys], why)
+    tx.connection.execute(f"DELETE FROM messages WHERE {which}", values)
     tx.connection.executemany("DELETE FROM attempts WHERE message = ?", keys)
     tx.connection.executemany("DELETE FROM dependencies WHERE dependent = ?", keys)
+    return len(keys)
 
 
 def cancel_run(tx: Tx, run_id: str) -> int:

@@ -102,7 +102,11 @@ def leave_delivery(tx: Tx, message: Current, one: Settle) -> bool:
             tx.remember(message, "released", error or message.last_error)
             if error is not None:
                 _keep_error(tx, message, error)
-            tx.land(message, tx.now + one.delay, message.expires_at)
+            if one.forgive and message.state == INFLIGHT:
+                tx.connection.execute("UPDATE messages SET forgiven = forgiven + 1 WHERE key = ?", (message.key,))
+                tx.land(message, message.available_at, message.expires_at)
+            else:
+                tx.land(message, tx.now + one.delay, message.expires_at)
             return True
         after, event = DEAD, "dead_lettered"
         error = error or to_json(rules.attempts_exhausted(used, "it was released"))

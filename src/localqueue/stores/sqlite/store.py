@@ -17,27 +17,34 @@ from typing import Self, TypeVar
 from localqueue.errors import IdTaken
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
+from localqueue.stores.observing import Observed
 from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage
+from localqueue.stores.sqlite import joining, maintain, operate, reads, schema
 from localqueue.stores.sqlite import lease as leasing
-from localqueue.stores.sqlite import maintain, operate, reads, schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently, translated
-from localqueue.stores.sqlite.dependencies import add_edges
-from localqueue.stores.sqlite.enqueue import enqueue, insert_batch
+from localqueue.stores.sqlite.changes import apply
+from localqueue.stores.sqlite.connection import (
+    SYNCHRONOUS,
+    connect,
+    make_parent,
+    patiently,
+    register_clock,
+    translated,
+)
+from localqueue.stores.sqlite.enqueue import insert_batch
+from localqueue.stores.sqlite.journal import KeepsJournal
 from localqueue.stores.sqlite.listening import ListensToQueues
 from localqueue.stores.sqlite.reader import Reader
 from localqueue.stores.sqlite.rows import claimed_message
-from localqueue.stores.sqlite.settle import settle
 from localqueue.stores.sqlite.tx import Tx
 from localqueue.stores.sqlite.watch import Watch
 from localqueue.stores.sqlite.writer import Execute, Writer
 from localqueue.stores.wake import Wake
-from localqueue.stores.wiring import Wiring
 
 T = TypeVar("T")
 
 
-class SQLiteQueueStore(ListensToQueues):
+class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
@@ -58,6 +65,7 @@ class SQLiteQueueStore(ListensToQueues):
             raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
         if not namespace:
             raise ValueError("namespace cannot be empty")
+        super().__init__()
         self.path = os.fspath(path)
         self.durability = durability
         self._timeout = timeout
@@ -94,7 +102,9 @@ class SQLiteQueueStore(ListensToQueues):
 
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
-            return connect(self.path, durability=self.durability, timeout=self._timeout, recognise=recognise)
+            connection = connect(self.path, durability=self.durability, timeout=self._timeout, recognise=recognise)
+        register_clock(connection, self._clock)
+        return connection
 
     @property
     def namespace(self) -> str:
@@ -116,16 +126,26 @@ class SQLiteQueueStore(ListensToQueues):
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        def work(tx: Tx) -> Committed:
-            wiring = Wiring()
-            enqueued = enqueue(tx, changes, wiring)
-            add_edges(tx, changes.edges, wiring)
-            settled = settle(tx, changes.settle, strict=changes.strict)
-            operate.write_records(tx, changes.records)
-            leased = leasing.lease(tx, changes.lease, settle_all=True) if changes.lease is not None else None
-            return Committed(enqueued, settled, leased or [])
+        if self._is_exchange(changes):
+            return self._write(lambda tx: leasing.exchange(tx, changes))
+        return self._write(lambda tx: apply(tx, changes))
 
-        return self._write(work)
+    def commit_within(self, connection: sqlite3.Connection, changes: Changes) -> Committed:
+        """Apply changes in the open transaction of the user's connection to the same file."""
+        return joining.commit_within(self, connection, changes)
+
+    def _is_exchange(self, changes: Changes) -> bool:
+        settles, request = changes.settle, changes.lease
+        return (
+            request is not None
+            and request.limit == 1
+            and not request.consume
+            and len(settles) == 1
+            and settles[0].action == "ack"
+            and settles[0].token is not None
+            and settles[0].queue == request.queue
+            and not (changes.enqueue or changes.edges or changes.records or changes.topics)
+        )
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         row = self.queue_ids.get(queue) or self._write(lambda tx: tx.queue_id(queue))
@@ -171,14 +191,15 @@ class SQLiteQueueStore(ListensToQueues):
         if row is None or (row in self._drained and not self._look_again(row)):
             return []
         self._drained.discard(row)
-        if limit == 1 and not consume and leased_by is None:
+        if limit == 1 and not consume:
             now = self._clock()
             until = now + timeout
-            claimed = self._writer.claim(sql.CLAIM_ONE, (row, now, until, max_attempts), sql.CLAIMED_MESSAGE)
+            claim = (row, now, until, max_attempts, leased_by)
+            claimed = self._writer.claim(sql.CLAIM_ONE, claim, sql.CLAIMED_MESSAGE)
             if claimed is not None:
                 self._wake.touched((queue,))
                 key, token, found = claimed
-                message = claimed_message(self.ids, queue, key, token, found, now, until) if found else None
+                message = claimed_message(self.ids, queue, key, token, found, now, until, leased_by) if found else None
                 message = message or self.get(queue, self.ids.id_of(key))
                 return [message] if message is not None else self.lease(request)  # an operator removed it at once
             if not self._look_again(row):
@@ -200,9 +221,10 @@ class SQLiteQueueStore(ListensToQueues):
     def _write(self, work: Callable[[Tx], T]) -> T:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
         made: list[Tx] = []
+        seen = self._watched.seen
 
         def apply(execute: Execute, now: float) -> T:
-            tx = Tx(self, self._writer.connection, now)
+            tx = Tx(self, self._writer.connection, now, seen is not None)
             made.append(tx)
             result = work(tx)
             tx.flush()
@@ -211,7 +233,13 @@ class SQLiteQueueStore(ListensToQueues):
         result = self._writer.run(apply)
         self.queue_ids.update(made[-1].new_queues)
         self._wake.touched(made[-1].touched)
+        if seen is not None:
+            seen += made[-1].transitions
         return result
+
+    def file(self) -> str:
+        """The file that is open, whatever the working directory has become since."""
+        return str(self._reader.run(lambda c: c.execute("PRAGMA database_list").fetchone()[2]))
 
     def queue_name(self, connection: sqlite3.Connection, queue: int) -> str:
         return str(connection.execute("SELECT name FROM queues WHERE id = ?", (queue,)).fetchone()[0])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localqueue.errors import RunCancelled
+from localqueue.events.journal import JOURNAL_CODES
 from localqueue.stores import rules
-from localqueue.stores.port import HISTORY_LIMIT, STATES
+from localqueue.stores.port import HISTORY_LIMIT, STATES, Transition
 from localqueue.stores.sqlite import statements as sql
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED = range(len
 _KEPT = (DELAYED, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED)  # counts with a column of their own in queues
 
 _AS_IT_IS: Any = object()
+
+#: The event of a message that enters one of the states behind `dead`.
+ENDINGS = {DEAD: "dead_lettered", EXPIRED: "expired", CANCELLED: "cancelled"}
 
 
 def to_json(value: Any) -> str | None:
@@ -57,9 +62,14 @@ class Current(NamedTuple):
 
 
 class Tx:
-    __slots__ = ("_arrivals", "_counts", "_departures", "_due", "connection", "new_queues", "now", "store", "touched")
+    __slots__ = (
+        *("_arrivals", "_counts", "_departures", "_due"),
+        *("connection", "new_queues", "now", "observed", "store", "touched", "transitions"),
+    )
 
-    def __init__(self, store: SQLiteQueueStore, connection: sqlite3.Connection, now: float) -> None:
+    def __init__(
+        self, store: SQLiteQueueStore, connection: sqlite3.Connection, now: float, observed: bool = False
+    ) -> None:
         self.store = store
         self.connection = connection
         self.now = now
@@ -69,6 +79,8 @@ class Tx:
         self._departures: dict[int, int] = {}
         self._counts: dict[int, list[int]] = {}
         self._due: dict[int, float] = {}
+        self.observed = observed
+        self.transitions: list[Transition] = []
 
     def queue_id(self, name: str) -> int:
         """The row of a queue, made on first use."""
@@ -132,6 +144,8 @@ class Tx:
         error: str | None = None,
     ) -> None:
         """Put a message into another state than inflight, ending its lease. The times default to those it has."""
+        if self.observed and state >= DEAD > message.state:
+            self._note_end(ENDINGS[state], message, error)
         self._leave(message)
         if available_at is None:
             available_at = message.available_at
@@ -180,15 +194,42 @@ class Tx:
 
     def delete(self, message: Current) -> None:
         """Remove a message with all that belongs to it, but not the messages that wait for it."""
-        self._leave(message)
         self.connection.execute("DELETE FROM messages WHERE key = ?", (message.key,))
+        self._leave(message)
         self.connection.execute("DELETE FROM attempts WHERE message = ?", (message.key,))
         self.connection.execute("DELETE FROM dependencies WHERE dependent = ?", (message.key,))
         if message.holds_key:
             self.free_key(message.queue, message.ordering_key)
 
+    def note(self, event: str, message: Current, error: str | None = None) -> None:
+        """Tell the caller, if it wants to know, of a change that it will not find in the result of its call."""
+        if self.observed:
+            queue = self.store.queue_name(self.connection, message.queue)
+            self.transitions.append(
+                Transition(
+                    event, queue, self.store.ids.id_of(message.key), self.now, message.attempts, message.leased_by,
+                    message.leased_at, None if error is None else json.loads(error),
+                )
+            )  # fmt: skip
+
+    def _note_end(self, event: str, message: Current, error: str | None) -> None:
+        """Note that a message left delivery, unless its history has just said so."""
+        last = self.transitions[-1] if self.transitions else None
+        if last is None or last.type != event or last.id != self.store.ids.id_of(message.key):
+            self.note(event, message._replace(leased_by=None, leased_at=None), error)
+
+
+    def mark_removed(self, keys: Sequence[int], why: str) -> None:
+        """Remember of messages that are about to be deleted that they were not acked."""
+        code = JOURNAL_CODES[why]
+        self.connection.executemany("INSERT OR IGNORE INTO removed VALUES (?, ?)", [(key, code) for key in keys])
+        if self.observed:
+            for message in filter(None, map(self.current, keys)):
+                self.note(why, message)
+
     def remember(self, message: Current, event: str, error: str | None = None) -> None:
         """Add to a message's history, forgetting what is older than the last attempts."""
+        self.note(event, message, error)
         n: int = self.connection.execute(
             "UPDATE messages SET history = history + 1 WHERE key = ? RETURNING history", (message.key,)
         ).fetchall()[0][0]

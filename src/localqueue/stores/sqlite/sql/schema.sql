@@ -94,6 +94,8 @@ END;
 CREATE TRIGGER message_claimed AFTER UPDATE OF part ON line BEGIN
   UPDATE line SET count = count + 1, until = min(until, NEW.until)
    WHERE queue = NEW.queue AND part = 0 AND rank = 0 AND position = 0 AND key = 0;
+  INSERT INTO workers (queue, worker, leases) SELECT NEW.queue, NEW.by, 1 WHERE NEW.by IS NOT NULL
+    ON CONFLICT DO UPDATE SET leases = leases + 1;
 END;
 
 CREATE TRIGGER message_removed AFTER DELETE ON messages BEGIN
@@ -121,8 +123,12 @@ CREATE TABLE attempts (
   PRIMARY KEY (message, n)
 ) WITHOUT ROWID;
 
--- Messages that were removed without being acked, so that nothing can come after them by mistake.
-CREATE TABLE removed (key INTEGER PRIMARY KEY);
+-- Messages that are removed without being acked, so that nothing can come after them by mistake. Written before the
+-- message goes; `why` is the type of the journal's entry.
+CREATE TABLE removed (
+  key INTEGER PRIMARY KEY,
+  why INTEGER NOT NULL
+);
 
 CREATE TABLE runs (
   id           INTEGER PRIMARY KEY,
@@ -158,3 +164,33 @@ CREATE TABLE records (
   updated_at REAL NOT NULL,
   PRIMARY KEY (namespace, kind, key)
 ) WITHOUT ROWID;
+
+-- The journal, which the triggers of `journal_on.sql` write while some namespace has switched it on. The upper bits of
+-- an entry's id are its namespace, so that each has a range of its own; the lower 48 are what the port calls `seq`.
+CREATE TABLE journals (
+  namespace    INTEGER PRIMARY KEY,
+  enabled      INTEGER NOT NULL,
+  last         INTEGER NOT NULL,            -- no entry up to this id is written any more
+  keep_seconds REAL,
+  keep_events  INTEGER
+);
+
+CREATE TABLE journal (
+  id      INTEGER PRIMARY KEY,
+  queue   INTEGER NOT NULL,
+  type    INTEGER NOT NULL,                 -- see localqueue.events.journal
+  at      REAL NOT NULL,
+  key     INTEGER NOT NULL,
+  attempt INTEGER,
+  worker  TEXT,
+  error   TEXT,
+  payload,
+  codec   TEXT
+);
+
+-- Where the next entry about a queue goes: no row when its namespace keeps no journal.
+CREATE VIEW next_entry AS
+SELECT q.id AS queue,
+       max(j.last, coalesce((SELECT max(e.id) FROM journal AS e
+                              WHERE e.id >= j.namespace << 48 AND e.id < (j.namespace + 1) << 48), 0)) + 1 AS id
+  FROM queues AS q JOIN journals AS j ON j.namespace = q.namespace AND j.enabled;

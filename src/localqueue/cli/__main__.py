@@ -1,0 +1,6 @@
+"""`python -m localqueue.cli`."""
+
+from localqueue.cli import main
+
+if __name__ == "__main__":
+    main()

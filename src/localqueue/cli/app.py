@@ -1,0 +1,66 @@
+"""The command tree, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from localqueue.cli import (
+    config_commands,
+    dead,
+    looking,
+    messages,
+    operating,
+    processing,
+    retention,
+    schedule,
+    worker,
+)
+from localqueue.cli.errors import ReaderGone, report
+from localqueue.cli.output import flush
+from localqueue.cli.registering import family
+
+
+def build() -> typer.Typer:
+    """The whole command tree."""
+    app = family("A durable queue: put, take, inspect and process messages.")
+
+    @app.callback(invoke_without_command=True)
+    def root(context: typer.Context, version: Annotated[bool, typer.Option("--version", is_eager=True)] = False) -> Any:
+        """A durable queue: put, take, inspect and process messages."""
+        if version:
+            from localqueue._version import __version__
+
+            typer.echo(__version__)
+            raise typer.Exit
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help(), err=True)
+            raise typer.Exit(2)
+
+    queue = family("Put, take, settle and inspect messages.")
+    for module in (messages, looking, dead, operating, processing):
+        module.register(queue)
+    app.add_typer(queue, name="queue")
+    app.add_typer(config_commands.commands(), name="config")
+    app.add_typer(retention.retry_commands(), name="retry")
+    app.add_typer(retention.idempotency_commands(), name="idempotency")
+    app.add_typer(schedule.commands(), name="schedule")
+    worker.register(app)
+    return app
+
+
+def run(args: list[str]) -> int:
+    """Run one command line; the exit code."""
+    command = typer.main.get_command(build())
+    try:
+        code = command.main(args=args, prog_name="localqueue", standalone_mode=False)
+        flush()
+    except Exception as error:
+        code = report(error)
+        if not isinstance(error, ReaderGone):
+            try:
+                flush()
+            except ReaderGone as gone:
+                return report(gone)
+    return code if isinstance(code, int) else 0

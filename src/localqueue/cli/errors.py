@@ -1,0 +1,91 @@
+"""What can go wrong on a command line, as one line of text and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from localqueue.errors import IncompatiblePolicies, PayloadError, QueueError, QueueStoreError
+
+OK = 0
+NEGATIVE = 1
+MISTAKE = 2
+CLOSED_PIPE = 141  # what a shell reports for a program ended by SIGPIPE
+
+
+class CommandFailed(Exception):
+    """Ends the command with a line on stderr. A negative outcome unless `code` says otherwise."""
+
+    def __init__(self, message: str, code: int = NEGATIVE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Mistake(CommandFailed):
+    """The caller asked for something that can not be meant."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, MISTAKE)
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has closed the pipe."""
+
+
+def report(error: Exception) -> int:
+    """Say on stderr what went wrong, in one line; the exit code."""
+    if isinstance(error, ReaderGone):
+        _write_no_more()
+        return CLOSED_PIPE
+    if os.environ.get("LOCALQUEUE_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    message, code = describe(error)
+    say(message)
+    return code
+
+
+def say(message: str) -> None:
+    """One line on stderr; a stderr that nobody reads is no reason to fail."""
+    try:
+        print(" ".join(message.split()), file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+
+
+def describe(error: Exception) -> tuple[str, int]:
+    """The text and exit code of an error."""
+    if isinstance(error, CommandFailed):
+        return str(error), error.code
+    if hasattr(error, "format_message"):
+        return _usage(error), MISTAKE
+    if isinstance(error, QueueStoreError):
+        return str(error), NEGATIVE
+    if isinstance(error, IncompatiblePolicies | PayloadError):
+        return str(error), MISTAKE
+    if isinstance(error, QueueError):
+        return str(error), NEGATIVE
+    if isinstance(error, OSError):
+        return str(error) or type(error).__name__, NEGATIVE
+    if isinstance(error, ValueError):
+        return str(error) or type(error).__name__, MISTAKE
+    return f"{type(error).__name__}: {error}; LOCALQUEUE_TRACEBACK=1 shows where", NEGATIVE
+
+
+def _usage(error: Exception) -> str:
+    """An error of the option parser, with the command that explains itself."""
+    text = str(error.format_message()) if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return text
+    return f"{context.command_path}: {text.rstrip('.')}; try '{context.command_path} --help'"
+
+
+def _write_no_more() -> None:
+    """Keep the interpreter from complaining, at its end, about output that has no reader."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

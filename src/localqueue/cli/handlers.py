@@ -1,0 +1,51 @@
+"""Finding the function a user names as `module:function`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from localqueue.cli.errors import CommandFailed
+
+
+def load_handler(spec: str, code: int) -> Callable[..., Any]:
+    """The function, looked up as `python -m` would: the working directory comes first.
+
+    `code` is the exit code of a spec that leads nowhere.
+    """
+    module_name, colon, path = spec.partition(":")
+    if not (module_name and colon and path) or ":" in path:
+        raise CommandFailed(f"handler must use 'module:function' format, not {spec!r}", code)
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module_name)
+    except Exception as error:
+        raise CommandFailed(f"can not import {module_name!r}: {type(error).__name__}: {error}", code) from error
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError as error:
+            raise CommandFailed(str(error), code) from None
+    if not callable(found):
+        raise CommandFailed(f"handler is not callable: {spec}", code)
+    return found  # type: ignore[no-any-return]
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether calling it only makes a coroutine."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def called_in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler as a plain function: a coroutine function gets an event loop for each call."""
+    if not is_async(handler):
+        return handler
+    import asyncio
+
+    return lambda value: asyncio.run(handler(value))

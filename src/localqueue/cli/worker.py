@@ -1,0 +1,125 @@
+"""`localqueue worker`: many messages at a time, until stopped."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from localqueue.cli.errors import MISTAKE, OK
+from localqueue.cli.events import LogEvents, log
+from localqueue.cli.output import Output
+from localqueue.cli.pacing import Pacing
+from localqueue.cli.place import Place
+from localqueue.cli.registering import add
+
+if TYPE_CHECKING:
+    from localqueue.workers import Settled, WorkerCounts
+
+
+class Executor(StrEnum):
+    """Where handlers run. A coroutine function always runs in the event loop."""
+
+    THREADS = "threads"
+    PROCESSES = "processes"
+
+
+def register(app: typer.Typer) -> None:
+    add(app, worker)
+
+
+def worker(
+    handler: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Called with the value of a message.")],
+    pacing: Pacing,
+    place: Place,
+    out: Output,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Name of the queue.")],
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Messages at a time.")] = 1,
+    processes: Annotated[
+        bool, typer.Option("--processes/--threads", help="Where functions run; coroutines run in one event loop.")
+    ] = False,
+    prefetch: Annotated[int, typer.Option(min=1, help="Messages leased in one transaction.")] = 1,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a handler is given up.")] = None,
+    max_tries: Annotated[int | None, typer.Option(min=1, help="Deliveries before the last failure; 3.")] = None,
+    retry_wait: Annotated[
+        float | None, typer.Option(min=0, help="Seconds between deliveries; 2 to 10, growing, without it.")
+    ] = None,
+    lease_timeout: Annotated[float, typer.Option(help="Seconds; leases are renewed while handlers run.")] = 30.0,
+    shutdown_timeout: Annotated[float | None, typer.Option(help="Seconds to wait for handlers when stopped.")] = None,
+    worker_id: Annotated[str | None, typer.Option(help="Who holds the leases, for stats; host and process.")] = None,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is ready or running.")] = False,
+    log_events: LogEvents = False,
+) -> int:
+    """Call a function for each message, several at a time, until SIGTERM or Ctrl-C; a second signal ends at once.
+
+    A message whose handler fails is released and delivered again later.
+    """
+    from localqueue.cli.handlers import is_async, load_handler
+    from localqueue.workers import AsyncWorker, Worker
+
+    function = load_handler(handler, MISTAKE)
+    retry: dict[str, Any] = {} if max_tries is None else {"max_tries": max_tries}
+    if retry_wait is not None:
+        from tenacity import wait_fixed
+
+        retry["wait"] = wait_fixed(retry_wait)
+    options: dict[str, Any] = {
+        "concurrency": concurrency,
+        "prefetch": prefetch,
+        "config": pacing.config(**retry),
+        "worker_id": worker_id,
+        "timeout": timeout,
+        "shutdown_timeout": shutdown_timeout,
+        "on_settled": lambda settled: _log_settled(log_events, settled),
+    }
+    _log_in_one_line()
+    with place.open_queue(queue, lease_timeout=lease_timeout) as opened:
+        if is_async(function):
+            import asyncio
+
+            tasks = AsyncWorker(opened, function, **options)
+            counts = asyncio.run(tasks.run_until_empty() if until_empty else tasks.run())
+        else:
+            threads = Worker(opened, function, executor="processes" if processes else "threads", **options)
+            counts = threads.run_until_empty() if until_empty else threads.run()
+    out.facts(_summary(counts))
+    return OK
+
+
+def _summary(counts: WorkerCounts) -> dict[str, Any]:
+    return {"state": "stopped", "processed": counts.total, **counts.as_dict()}
+
+
+def _log_settled(wanted: bool, settled: Settled) -> None:
+    from localqueue.stores.rules import describe_error
+
+    message = settled.message
+    log(
+        wanted,
+        f"worker.{settled.state.replace('-', '_')}",
+        queue=message.queue,
+        id=message.id,
+        attempt=message.attempts,
+        worker_id=message.leased_by,
+        error=describe_error(settled.error),
+    )
+
+
+class _OneLine(logging.Formatter):
+    """What a worker has to say, without tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        return " ".join(text.split())
+
+
+def _log_in_one_line() -> None:
+    """Show the library's warnings on stderr, unless the handler's module has set up logging."""
+    if not logging.getLogger().handlers and not logging.getLogger("localqueue").handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_OneLine())
+        logging.getLogger("localqueue").addHandler(handler)

@@ -1,0 +1,54 @@
+"""Calling hooks: each of them, after the commit, and never at the expense of the queue."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from localqueue.events.async_hook import AsyncHook, log_failure
+from localqueue.events.event import Event
+
+Hook = Callable[[Event], Any]
+
+
+class Hooks:
+    """Hooks in the order they were added. One that fails is logged and holds up neither the queue nor the others."""
+
+    __slots__ = ("_calls", "_given")
+
+    def __init__(self, hooks: Iterable[Hook]) -> None:
+        self._given = tuple(hooks)
+        self._calls = tuple(_sync(hook) for hook in self._given)
+
+    def __iter__(self) -> Iterator[Hook]:
+        return iter(self._given)
+
+    def fire(self, event: Event) -> None:
+        for hook in self._calls:
+            try:
+                returned = hook(event)
+                if inspect.iscoroutine(returned):
+                    returned.close()
+                    raise TypeError(f"hook {hook!r} returned a coroutine that nobody awaits; wrap it in AsyncHook")
+            except Exception as error:
+                log_failure(hook, event, error)
+
+
+def several(hooks: Hook | Iterable[Hook] | None) -> tuple[Hook, ...]:
+    """The hooks that `hooks=` names: none, one or several."""
+    if hooks is None:
+        return ()
+    given = (hooks,) if callable(hooks) else tuple(hooks)
+    for hook in given:
+        if not callable(hook):
+            raise TypeError(f"a hook must be callable with an event, not {hook!r}")
+    return given
+
+
+def _sync(hook: Hook) -> Hook:
+    return AsyncHook(hook) if _is_async(hook) else hook
+
+
+def _is_async(hook: Hook) -> bool:
+    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__)

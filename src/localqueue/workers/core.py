@@ -1,0 +1,133 @@
+"""What every worker has, whatever runs its handlers: settings, pace, leases it keeps and counts of what it did."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from localqueue.policies import NotificationPolicy
+from localqueue.policies._limits import require_integer, require_seconds
+from localqueue.stores.port import LeaseRequest
+from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.workers.counts import Tally, WorkerCounts
+from localqueue.workers.exchange import Exchange
+from localqueue.workers.handling import Handling, decide_by_release
+from localqueue.workers.job import Job
+from localqueue.workers.keeper import Keeper
+from localqueue.workers.outcome import Outcome, Settled, Steps
+from localqueue.workers.pacing import Pace
+from localqueue.workers.settings import attempt_limit, merged, retry_by_release
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
+
+log = logging.getLogger("localqueue.workers")
+
+
+class WorkerCore:
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        handler: Callable[..., Any],
+        *,
+        concurrency: int,
+        prefetch: int,
+        config: PersistentWorkerConfig | None,
+        worker_id: str | None,
+        timeout: float | None,
+        shutdown_timeout: float | None,
+        notification_policy: NotificationPolicy | None,
+        on_settled: Callable[[Settled], object] | None,
+        overrides: dict[str, Any],
+    ) -> None:
+        if not callable(handler):
+            raise TypeError(f"the handler must be callable, not {handler!r}")
+        if worker_id is not None and not worker_id:
+            raise ValueError("worker_id cannot be empty")
+        self.queue = queue
+        self.handler = handler
+        self.concurrency = _at_least_one("concurrency", concurrency)
+        self.prefetch = _at_least_one("prefetch", prefetch)
+        self.timeout = _positive("timeout", timeout)
+        self.shutdown_timeout = _positive("shutdown_timeout", shutdown_timeout)
+        self.notification_policy = notification_policy
+        self.config = merged(queue, config, overrides)
+        self.worker_id = worker_id or new_worker_id()
+        self.stopping = threading.Event()
+        self._retry = retry_by_release(queue, self.config)
+        self._on_settled = on_settled
+        self._tally = Tally()
+
+    @property
+    def attempt_limit(self) -> int | None:
+        """After how many deliveries the store itself buries a message whose worker died each time."""
+        return attempt_limit(self.queue, self.config, self._retry)
+
+    def _prepare(
+        self,
+        *,
+        run_steps: Callable[[Steps], Any],
+        on_lost: Callable[[Job], None] | None = None,
+        on_beat: Callable[[], None] | None = None,
+    ) -> None:
+        """Make what belongs to one run; the store is opened here, in the process that runs."""
+        queue = self.queue
+        decide = decide_by_release(self.config, self._retry)
+        self.handling = Handling(queue, self.handler, self.config, decide)
+        self.pace = Pace(self.config)
+        self.keeper = Keeper(
+            queue, worker_id=self.worker_id, on_lost=on_lost, on_beat=on_beat, ledger=self.handling.ledger
+        )
+        request = LeaseRequest(
+            queue.name,
+            self.prefetch,
+            queue.lease_timeout,
+            self.worker_id,
+            self.attempt_limit,
+            self.handling.consumes,
+        )
+        self.exchange = Exchange(
+            queue, self.handling, request, settled=self._note, run_steps=run_steps, stopping=self.stopping
+        )
+
+    @property
+    def counts(self) -> WorkerCounts:
+        """What became of the messages so far."""
+        return self._tally.counts()
+
+    def _note(self, outcome: Outcome) -> None:
+        """A message left this worker's hands."""
+        self.keeper.drop(outcome.message)
+        self._tally.add(outcome)
+        self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
+        if outcome.error is not None and outcome.state != "lost":
+            log.warning(
+                "message %s of queue %r failed and was %s: %r",
+                outcome.message.id, self.queue.name, outcome.state, outcome.error,
+            )  # fmt: skip
+        if self._on_settled is not None:
+            try:
+                self._on_settled(outcome.settled())
+            except Exception:
+                log.exception("on_settled failed for message %s", outcome.message.id)
+
+
+def new_worker_id() -> str:
+    """A name that tells a person where to look: host and process."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if require_integer(name, value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _positive(name: str, value: float | None) -> float | None:
+    if value is not None and not require_seconds(name, value) > 0:
+        raise ValueError(f"{name} must be greater than zero, not {value!r}")
+    return value

@@ -1,0 +1,184 @@
+"""Handing outcomes to the store and taking the next messages from it, in one commit where that can be."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from localqueue.errors import (
+    IdTaken,
+    LeaseLost,
+    QueueError,
+    QueueStoreClosedError,
+    QueueStoreError,
+    RecordConflict,
+)
+from localqueue.events.event import RETRIED
+from localqueue.message import QueueMessage
+from localqueue.stores.port import Changes, Committed, Enqueued, LeaseRequest, Settle, StoredMessage
+from localqueue.workers.handling import Handling
+from localqueue.workers.job import FollowUp
+from localqueue.workers.outcome import Outcome, Steps, drive
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
+
+log = logging.getLogger("localqueue.workers")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+
+
+class Exchange:
+    """One per worker, shared by its threads. `settled` is told of every message that left the worker's hands.
+
+    A store that fails is asked again, with growing pauses, until it answers or `stopping` is set: outcomes are kept
+    meanwhile, and a lease that ran out in the meantime turns its outcome into `lost`. Without `stopping` its failure
+    is the caller's.
+    """
+
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        handling: Handling,
+        request: LeaseRequest,
+        *,
+        settled: Callable[[Outcome], None],
+        run_steps: Callable[[Steps], Any],
+        stopping: threading.Event | None,
+    ) -> None:
+        self.queue = queue
+        self.request = request
+        self._handling = handling
+        self._settled = settled
+        self._run_steps = run_steps
+        self._stopping = stopping
+
+    @classmethod
+    def for_one_message(
+        cls, queue: PersistentQueue[Any], handling: Handling, *, settled: Callable[[Outcome], None]
+    ) -> Self:
+        """For a caller who handles the store's failures himself."""
+        return cls(queue, handling, LeaseRequest(queue.name), settled=settled, run_steps=drive, stopping=None)
+
+    def swap(self, outcomes: Sequence[Outcome], limit: int) -> list[QueueMessage[Any]]:
+        """Commit outcomes and lease up to `limit` messages."""
+        request = self.request if limit == self.request.limit else self.request._replace(limit=limit)
+        pause = _FIRST_PAUSE
+        left = list(outcomes)
+        while True:
+            try:
+                return self._swap(left, request)
+            except QueueStoreClosedError:
+                raise
+            except QueueStoreError as error:
+                if self._stopping is None:
+                    raise
+                log.warning("queue %r: the store does not answer, trying again: %s", self.queue.name, error)
+            if self._stopping.wait(pause):
+                return self._last_try(left)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Commit outcomes and lease nothing."""
+        if outcomes:
+            self.swap(outcomes, 0)
+
+    def _last_try(self, outcomes: list[Outcome]) -> list[QueueMessage[Any]]:
+        deadline = time.monotonic() + _LONGEST_PAUSE
+        while outcomes:
+            try:
+                self._swap(outcomes, self.request._replace(limit=0))
+            except QueueStoreError as error:
+                if time.monotonic() > deadline:
+                    log.error("queue %r: %d messages were not settled: %s", self.queue.name, len(outcomes), error)
+                    break
+                time.sleep(_FIRST_PAUSE)
+        return []
+
+    def _swap(self, outcomes: list[Outcome], request: LeaseRequest) -> list[QueueMessage[Any]]:
+        """Takes what it has committed out of `outcomes`."""
+        lease = request if request.limit else None
+        plain = all(one.is_plain for one in outcomes)
+        try:
+            if not outcomes or all(one.settle is None for one in outcomes):
+                committed = Committed(settled=[], leased=self.queue._claim(request) if lease else [])
+            else:
+                committed = self._commit(outcomes, lease, strict=not plain)
+        except QueueStoreError:
+            raise
+        except QueueError:
+            if plain:
+                raise
+            for one in list(outcomes):
+                self._commit_alone(one)
+                outcomes.remove(one)
+            return self._swap([], request)
+        self._finish(outcomes, committed)
+        outcomes.clear()
+        return self._messages(committed.leased)
+
+    def _commit(self, outcomes: Sequence[Outcome], lease: LeaseRequest | None, *, strict: bool) -> Committed:
+        follow_ups = [follow_up for one in outcomes for follow_up in one.follow_ups]
+        changes = Changes(
+            enqueue=[follow_up.draft for follow_up in follow_ups],
+            settle=[one.settle for one in outcomes if one.settle is not None],
+            records=[record for one in outcomes for record in one.records],
+            lease=lease,
+            limits={f.queue.name: f.queue._limit for f in follow_ups if f.queue._limit is not None},
+            strict=strict,
+        )
+        return self.queue._commit(changes, [one.message for one in outcomes], [f.queue for f in follow_ups])
+
+    def _commit_alone(self, one: Outcome) -> None:
+        """Commit an outcome that may be refused: what that means is decided here."""
+        try:
+            self._finish([one], self._commit([one], None, strict=True))
+            return
+        except QueueStoreError:
+            raise
+        except IdTaken:
+            ids = self.queue.store.mint(len(one.follow_ups))
+            one.follow_ups = [
+                follow_up._replace(draft=follow_up.draft._replace(id=new_id))
+                for follow_up, new_id in zip(one.follow_ups, ids, strict=True)
+            ]
+            return self._commit_alone(one)
+        except LeaseLost:
+            replacement = Outcome(one.message, "lost", None, error=one.error)
+        except RecordConflict:  # somebody else wrote about this message: look at it afresh
+            settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
+            replacement = Outcome(one.message, "released", settle, error=one.error)
+        except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
+            replacement = self._handling.failure(one.message, error)
+        if one.rejected is not None:
+            self._run_steps(one.rejected())
+        if not replacement.is_plain:
+            return self._commit_alone(replacement)
+        self._finish([replacement], self._commit([replacement], None, strict=False))
+
+    def _finish(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
+        done, stored = iter(committed.settled), iter(committed.enqueued)
+        for one in outcomes:
+            if one.settle is not None and not next(done):
+                one.state = "lost"
+            for follow_up in one.follow_ups:
+                self._announce(follow_up, next(stored))
+            if one.state == "released" and not one.final and one.settle is not None:
+                self.queue.emit(RETRIED, one.message, error=one.error, delay=one.settle.delay)
+            self._settled(one)
+            if one.committed is not None:
+                self._run_steps(one.committed())
+
+    def _announce(self, follow_up: FollowUp, enqueued: Enqueued) -> None:
+        queue, draft, item = follow_up
+        message = queue._put_message(draft, enqueued, item)
+        try:
+            queue._announce_one(message, enqueued.outcome)
+        except Exception:
+            log.exception("message %s was stored but could not be announced", message.id)
+
+    def _messages(self, stored: Sequence[StoredMessage]) -> list[QueueMessage[Any]]:
+        return [message for one in stored if (message := self.queue._leased(one)) is not None]

@@ -1,0 +1,176 @@
+"""Keeps what a worker holds: renews leases, sends heartbeats, notices handlers that take too long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from localqueue.errors import QueueError
+from localqueue.events.event import RENEWED
+from localqueue.message import QueueMessage
+from localqueue.stores.port import Lease
+from localqueue.workers.job import Job
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
+    from localqueue.workers.ledger import Ledger
+
+log = logging.getLogger("localqueue.workers")
+
+_HEARTBEAT = 5.0
+_SHORTEST_TICK = 0.02
+
+
+class Held:
+    """A leased message in a worker's hands, waiting or running."""
+
+    __slots__ = ("deadline", "job", "on_timeout", "renew_at")
+
+    def __init__(self, job: Job, renew_at: float) -> None:
+        self.job = job
+        self.renew_at = renew_at
+        self.deadline: float | None = None
+        self.on_timeout: Callable[[], None] | None = None
+
+
+class Keeper:
+    """One thread for all leases of one worker.
+
+    A lasting one runs from `start` to `close`; any other starts with a message and ends when it holds none.
+    """
+
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        *,
+        worker_id: str | None = None,
+        on_lost: Callable[[Job], None] | None = None,
+        on_beat: Callable[[], None] | None = None,
+        ledger: Ledger | None = None,
+        lasting: bool = True,
+    ) -> None:
+        self._queue = queue
+        self._worker_id = worker_id
+        self._on_lost = on_lost
+        self._on_beat = on_beat
+        self._ledger = ledger
+        self._lasting = lasting
+        self._renew_after = queue.lease_timeout / 3
+        self._held: dict[str, Held] = {}
+        self._stirred = threading.Condition()
+        self._wakes_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        with self._stirred:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="localqueue-keeper", daemon=True)
+                self._thread.start()
+
+    def hold(self, message: QueueMessage[Any]) -> Held:
+        """Keep the lease of a message until `drop`."""
+        held = Held(Job(self._queue, message), time.monotonic() + self._renew_after)
+        if self._lasting:
+            self._held[message.id] = held
+            return held
+        with self._stirred:
+            self._held[message.id] = held
+        self.start()
+        return held
+
+    def drop(self, message: QueueMessage[Any]) -> None:
+        self._held.pop(message.id, None)
+
+    def watch(self, held: Held, timeout: float, on_timeout: Callable[[], None]) -> None:
+        """Call `on_timeout` when the message is still held and not `unwatch`ed after `timeout` seconds."""
+        with self._stirred:
+            held.on_timeout = on_timeout
+            held.deadline = time.monotonic() + timeout
+            if held.deadline < self._wakes_at:
+                self._stirred.notify()
+
+    def unwatch(self, held: Held) -> bool:
+        """Stop the clock; False when the time was already up."""
+        with self._stirred:
+            in_time = held.on_timeout is not None
+            held.on_timeout = held.deadline = None
+            return in_time
+
+    def holding(self) -> list[QueueMessage[Any]]:
+        return [held.job.message for held in list(self._held.values())]
+
+    def close(self) -> None:
+        with self._stirred:
+            self._closed = True
+            self._stirred.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        next_beat = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= next_beat:
+                self._beat()
+                next_beat = now + _HEARTBEAT
+            self._renew(now)
+            self._expire(now)
+            with self._stirred:
+                if self._closed or not (self._lasting or self._held):
+                    self._thread = None
+                    return
+                self._wakes_at = self._next_tick(next_beat)
+                self._stirred.wait(max(self._wakes_at - time.monotonic(), _SHORTEST_TICK))
+
+    def _next_tick(self, next_beat: float) -> float:
+        tick = min(next_beat, time.monotonic() + self._renew_after / 2)
+        for held in list(self._held.values()):
+            tick = min(tick, held.renew_at, tick if held.deadline is None else held.deadline)
+        return tick
+
+    def _beat(self) -> None:
+        if self._on_beat is not None:
+            self._on_beat()
+        if self._worker_id is None:
+            return
+        try:
+            self._queue.record_worker_heartbeat(self._worker_id)
+        except QueueError as error:
+            log.warning("no heartbeat for queue %r: %s", self._queue.name, error)
+
+    def _renew(self, now: float) -> None:
+        due = [held for held in list(self._held.values()) if held.renew_at <= now and not held.job.lost]
+        if not due:
+            return
+        leases = [Lease(self._queue.name, held.job.message.id, held.job.message.attempts) for held in due]
+        try:
+            renewed = self._queue.store.renew(leases, timeout=self._queue.lease_timeout)
+        except QueueError as error:  # tried again at the next tick: the lease is longer than that
+            log.warning("could not renew %d leases of queue %r: %s", len(leases), self._queue.name, error)
+            return
+        for held, until in zip(due, renewed, strict=True):
+            if until is not None:
+                held.renew_at = now + self._renew_after
+                self._queue.emit(RENEWED, held.job.message, leased_until=until)
+                if self._ledger is not None:
+                    self._ledger.renewed(held.job.message)
+            elif held.job.message.id in self._held:
+                held.job.lose()
+                log.warning("lost the lease of message %s of queue %r", held.job.message.id, self._queue.name)
+                if self._on_lost is not None:
+                    self._on_lost(held.job)
+
+    def _expire(self, now: float) -> None:
+        late: list[Callable[[], None]] = []
+        with self._stirred:
+            for held in list(self._held.values()):
+                if held.deadline is not None and held.deadline <= now and held.on_timeout is not None:
+                    late.append(held.on_timeout)
+                    held.on_timeout = held.deadline = None
+        for on_timeout in late:
+            on_timeout()

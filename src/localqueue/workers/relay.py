@@ -1,0 +1,141 @@
+"""The relay of a transactional outbox: sends envelopes on, in order, at least once, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from localqueue.message import QueueMessage
+from localqueue.workers.commits.outbox import PREFIX, outbox_queue
+from localqueue.workers.counts import WorkerCounts
+from localqueue.workers.job import current_job
+from localqueue.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
+
+log = logging.getLogger("localqueue.workers")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+_LOOK = 0.5
+
+
+class OutboxRelay:
+    """Drains the outbox of a queue whose commit policy is `TransactionalOutboxCommit`.
+
+    `target` is a callable that gets each envelope, or another queue, where it is put. An envelope that could not be
+    sent is tried again, with growing pauses, before the next one: order is kept, and a target that is down holds up
+    the rest. The target may see an envelope twice when the relay dies right after sending it; into a queue of the same
+    store it is moved in one transaction, so there it arrives once.
+    """
+
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        target: Callable[[dict[str, Any]], object] | PersistentQueue[Any],
+        *,
+        worker_id: str | None = None,
+    ) -> None:
+        policy = getattr(queue.delivery_policy, "commit_policy", None)
+        if getattr(policy, "mode", None) != "transactional-outbox":
+            raise ValueError(
+                f"queue {queue.name!r} has no outbox; use "
+                "EffectivelyOnceDelivery(commit_policy=TransactionalOutboxCommit())"
+            )
+        self._queue = queue
+        self._target = target
+        self._external: Any = getattr(policy, "outbox_store", None)
+        self._worker_id = worker_id
+        self._stopping = threading.Event()
+        self._worker: Worker | None = None
+
+    def run(self, *, signals: bool = True) -> WorkerCounts:
+        """Relay until stopped."""
+        if self._external is not None:
+            return self._drain_external(until_empty=False)
+        return self._new_worker().run(signals=signals)
+
+    def run_until_empty(self, *, signals: bool = True) -> WorkerCounts:
+        """Relay what is in the outbox now, waiting for a target that is down."""
+        if self._external is not None:
+            return self._drain_external(until_empty=True)
+        return self._new_worker().run_until_empty(wait_for_delayed=True, signals=signals)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._worker is not None:
+            self._worker.stop()
+
+    def pending(self) -> int:
+        """How many envelopes wait to be sent."""
+        if self._external is not None:
+            return len(self._keys())
+        stats = outbox_queue(self._queue).stats()
+        return stats.total - stats.dead
+
+    def _new_worker(self) -> Worker:
+        from tenacity import stop_never, wait_exponential
+
+        self._worker = Worker(
+            outbox_queue(self._queue),
+            self._forward,
+            worker_id=self._worker_id,
+            stop=stop_never,
+            wait=wait_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+        )
+        return self._worker
+
+    def _forward(self, envelope: dict[str, Any]) -> None:
+        target = self._target
+        if callable(target):
+            target(envelope)
+        elif target.store is self._queue.store:
+            current_job().put(envelope, to=target, **_key(target, current_job().message))
+        else:
+            target.put(envelope, dedupe_key=current_job().message.id)
+
+    # an outbox in a result store
+
+    def _drain_external(self, *, until_empty: bool) -> WorkerCounts:
+        sent, pause = 0, _FIRST_PAUSE
+        self._stopping.clear()
+        while not self._stopping.is_set():
+            keys = self._keys()
+            if not keys and until_empty:
+                break
+            for key in keys:
+                if self._stopping.is_set():
+                    break
+                envelope = self._external.load(key)
+                if envelope is None:
+                    continue
+                try:
+                    self._send(key, {name: value for name, value in envelope.items() if name != "at"})
+                except Exception:
+                    log.exception("envelope %s could not be sent, trying again", key)
+                    self._stopping.wait(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    break
+                self._external.delete(key)
+                sent, pause = sent + 1, _FIRST_PAUSE
+            else:
+                if not until_empty:
+                    self._stopping.wait(_LOOK)
+        return WorkerCounts(acked=sent)
+
+    def _send(self, key: str, envelope: dict[str, Any]) -> None:
+        if callable(self._target):
+            self._target(envelope)
+        else:
+            self._target.put(envelope, dedupe_key=key)
+
+    def _keys(self) -> list[str]:
+        prefix = f"{PREFIX}:dedupe:{self._queue.name}:"
+        keys = self._external.keys(prefix)
+        return sorted(keys, key=lambda key: ((self._external.load(key) or {}).get("at", 0.0), key))
+
+
+def _key(target: PersistentQueue[Any], message: QueueMessage[Any]) -> Any:
+    return {"dedupe_key": message.id} if target.deduplication_policy.accepts_dedupe_key else {}

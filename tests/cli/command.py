@@ -1,0 +1,86 @@
+"""Running the command, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from localqueue.cli import main
+
+COMMAND = (sys.executable, "-m", "localqueue.cli")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line led to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def documents(self) -> list[Any]:
+        """JSON documents one after another."""
+        found, rest, decoder = [], self.out.lstrip(), json.JSONDecoder()
+        while rest:
+            document, end = decoder.raw_decode(rest)
+            found.append(document)
+            rest = rest[end:].lstrip()
+        return found
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What --log-events wrote."""
+        return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
+
+
+class Typed(io.StringIO):
+    """A stdin that somebody sits in front of."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*args: str, stdin: str | None = None) -> Ran:
+    """Run a command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    given = Typed() if stdin is None else io.StringIO(stdin)
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", given):
+        try:
+            main(list(args))
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def run_process(*args: str, stdin: str = "", **settings: Any) -> Ran:
+    """Run a command line in a process of its own."""
+    done = subprocess.run([*COMMAND, *args], input=stdin, text=True, capture_output=True, timeout=60, **settings)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def start(*args: str, **settings: Any) -> subprocess.Popen[str]:
+    """Start a command line and leave it running."""
+    return subprocess.Popen(
+        [*COMMAND, *args],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        **settings,
+    )
+
+
+def put(queue: str, *values: Any) -> list[str]:
+    """Put values by the command; the ids of the messages."""
+    return [run("queue", "add", queue, "--value", json.dumps(value)).json["id"] for value in values]
