@@ -1,24 +1,64 @@
-"""localqueue as it is: PersistentQueue with defaults, on a SQLite file."""
+"""localqueue as it is: PersistentQueue with defaults, on a SQLite file.
+
+The options name what is measured against the defaults: a policy, the journal, a hook, a kind of worker.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import queue as stdlib_queue
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from localqueue import PersistentQueue
+from localqueue import (
+    AsyncNotification,
+    AsyncWorker,
+    EffectivelyOnceDelivery,
+    InProcessNotification,
+    PersistentQueue,
+    ReturnStoredResult,
+    Worker,
+)
+
+NOTIFICATIONS = {"thread": InProcessNotification, "asyncio": AsyncNotification}
 
 
 class Adapter:
-    def __init__(self, path: str, queue: str = "bench", maxsize: int = 0) -> None:
+    def __init__(
+        self,
+        path: str,
+        queue: str = "bench",
+        maxsize: int = 0,
+        *,
+        once: bool = False,
+        keep_results: bool = False,
+        notification: str | None = None,
+        journal: bool = False,
+        hook: bool = False,
+        asynchronous: bool = False,
+        **worker_options: Any,
+    ) -> None:
+        policies: dict[str, Any] = {}
+        if once:
+            results = {"result_policy": ReturnStoredResult()} if keep_results else {}
+            policies["delivery_policy"] = EffectivelyOnceDelivery(**results)
+        if notification is not None:
+            policies["notification_policy"] = NOTIFICATIONS[notification]()
+        if hook:
+            policies["hooks"] = lambda event: None
         self.queue: PersistentQueue[Any] = PersistentQueue(
             queue,
             store_path=Path(path) / "queue.sqlite3",
             lease_timeout=600.0,
             maxsize=maxsize,
+            **policies,
         )
-        self.put = self.queue.put
-        self.put_many = self.queue.put_many
+        if journal:
+            self.queue.store.enable_journal()
+        self.put = self._put_with_key if once else self.queue.put
+        self.put_many = self._put_many_with_keys if once else self.queue.put_many
         self.lease = self.queue.get_message
         self.lease_many = self.queue.get_messages
         self.ack = self.queue.ack
@@ -26,6 +66,14 @@ class Adapter:
         self.qsize = self.queue.qsize
         self.stats = self.queue.stats
         self.close = self.queue.close
+        self.asynchronous = asynchronous
+        self.worker_options = worker_options
+
+    def _put_with_key(self, item: dict[str, Any]) -> Any:
+        return self.queue.put(item, dedupe_key=str(item["n"]))
+
+    def _put_many_with_keys(self, items: list[dict[str, Any]]) -> Any:
+        return self.queue.put_many(items, dedupe_keys=[str(item["n"]) for item in items])
 
     def try_lease(self) -> Any:
         try:
@@ -47,3 +95,36 @@ class Adapter:
 
     def value(self, message: Any) -> Any:
         return message.value
+
+    def work(self, n: int) -> None:
+        if self.asynchronous:
+            counts = asyncio.run(AsyncWorker(self.queue, do_nothing_async, **self.worker_options).run_until_empty())
+        else:
+            counts = Worker(self.queue, do_nothing, **self.worker_options).run_until_empty()
+        if counts.acked != n:
+            raise RuntimeError(f"{counts} where {n} messages were to be acked")
+
+    def start_worker(self, handler: Callable[[Any], object]) -> None:
+        if self.asynchronous:
+
+            async def handle(item: Any) -> None:
+                handler(item)
+
+            self.worker: Any = AsyncWorker(self.queue, handle, **self.worker_options)
+            self.thread = threading.Thread(target=lambda: asyncio.run(self.worker.run()))
+        else:
+            self.worker = Worker(self.queue, handler, **self.worker_options)
+            self.thread = threading.Thread(target=self.worker.run)
+        self.thread.start()
+
+    def stop_worker(self) -> None:
+        self.worker.stop()
+        self.thread.join()
+
+
+def do_nothing(item: Any) -> None:
+    pass
+
+
+async def do_nothing_async(item: Any) -> None:
+    pass

@@ -24,6 +24,9 @@ NAMES = [
     "contention",
     "idle_consumers",
     "wake_latency",
+    "workers",
+    "worker_latency",
+    "worker_features",
     "file_size",
     "flatness",
 ]

@@ -18,6 +18,8 @@ and where its queue offers them
     try_lease() -> handle or None       does not wait
     wait(seconds) -> handle or None     waits the way the queue itself waits
     value(handle) -> item
+    work(n)                             its own worker, a handler that does nothing, until n are done
+    start_worker(handler), stop_worker()
 """
 
 from __future__ import annotations
@@ -217,6 +219,38 @@ class Server:
             laps.append(arrived - self.queue.value(handle)["at"])
             self.queue.ack(handle)
         return {"laps": laps}
+
+    def work(self, n: int) -> dict[str, Any]:
+        """The queue's own worker on a backlog of n, with a handler that does nothing."""
+        started = clock()
+        self.queue.work(n)
+        return {"seconds": clock() - started}
+
+    def put_to_handler(self, n: int, pause: float) -> dict[str, Any]:
+        """From before a put in this thread until the handler of a worker in another thread begins.
+
+        `puts` are the same clock's view of the put alone.
+        """
+        laps: list[float] = []
+        puts: list[float] = []
+        all_there = threading.Event()
+
+        def handler(item: dict[str, Any]) -> None:
+            laps.append(clock() - item["at"])
+            if len(laps) == n:
+                all_there.set()
+
+        self.queue.start_worker(handler)
+        for item in self.items(n):
+            time.sleep(pause)
+            before = clock()
+            self.queue.put(item | {"at": before})
+            puts.append(clock() - before)
+        arrived = all_there.wait(120)
+        self.queue.stop_worker()
+        if not arrived:
+            raise TimeoutError(f"{len(laps)} of {n} messages reached the handler")
+        return {"laps": laps, "puts": puts}
 
     def block(self, seconds: float, threads: int = 1) -> dict[str, Any]:
         """Wait on a queue that stays empty, in this many threads."""

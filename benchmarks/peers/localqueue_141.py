@@ -5,9 +5,13 @@ It keeps acknowledged rows until they are purged.
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from localqueue import DeliveryPolicy, Empty, SimpleQueue
+from localqueue.worker import Worker
 
 
 class Adapter:
@@ -39,3 +43,17 @@ class Adapter:
 
     def value(self, job: Any) -> Any:
         return job.data
+
+    def work(self, n: int) -> None:
+        count = itertools.count(1)
+        worker = Worker(self.queue, lambda job: next(count) == n and worker.stop())
+        worker.run()
+
+    def start_worker(self, handler: Callable[[Any], object]) -> None:
+        self.worker = Worker(self.queue, lambda job: handler(job.data))
+        self.thread = threading.Thread(target=self.worker.run)
+        self.thread.start()
+
+    def stop_worker(self) -> None:
+        self.worker.stop()
+        self.thread.join()

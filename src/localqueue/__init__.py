@@ -44,6 +44,12 @@ _HOMES = {
         "ScheduleExists",
         "UnknownMessage",
     ),
+    "localqueue.events": (
+        "AsyncHook",
+        "Event",
+        "JournalEvent",
+        "LoggingHook",
+    ),
     "localqueue.idempotency": (
         "IdempotencyRecord",
         "IdempotencyStore",
@@ -57,6 +63,10 @@ _HOMES = {
         "QueueStats",
         "RunStats",
         "UndecodablePayload",
+    ),
+    "localqueue.metrics": (
+        "OpenTelemetryMetrics",
+        "PrometheusMetrics",
     ),
     "localqueue.policies": (
         "AT_LEAST_ONCE_DELIVERY",

@@ -74,6 +74,18 @@ from localqueue.errors import (
 from localqueue.errors import (
     UnknownMessage as UnknownMessage,
 )
+from localqueue.events import (
+    AsyncHook as AsyncHook,
+)
+from localqueue.events import (
+    Event as Event,
+)
+from localqueue.events import (
+    JournalEvent as JournalEvent,
+)
+from localqueue.events import (
+    LoggingHook as LoggingHook,
+)
 from localqueue.idempotency import (
     IdempotencyRecord as IdempotencyRecord,
 )
@@ -103,6 +115,12 @@ from localqueue.message import (
 )
 from localqueue.message import (
     UndecodablePayload as UndecodablePayload,
+)
+from localqueue.metrics import (
+    OpenTelemetryMetrics as OpenTelemetryMetrics,
+)
+from localqueue.metrics import (
+    PrometheusMetrics as PrometheusMetrics,
 )
 from localqueue.policies import (
     AT_LEAST_ONCE_DELIVERY as AT_LEAST_ONCE_DELIVERY,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -69,9 +73,10 @@ def run_process(*args: str, stdin: str = "", **settings: Any) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def start(*args: str, **settings: Any) -> subprocess.Popen[str]:
-    """Start a command line and leave it running."""
-    return subprocess.Popen(
+@contextmanager
+def started(*args: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+    """A command line that runs until the end of the block, at most."""
+    process = subprocess.Popen(
         [*COMMAND, *args],
         text=True,
         stdout=subprocess.PIPE,
@@ -79,6 +84,28 @@ def start(*args: str, **settings: Any) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         **settings,
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.005)
+
+
+def has_open(process: subprocess.Popen[str], path: Path) -> bool:
+    """Whether the process has opened a file."""
+    descriptors = f"/proc/{process.pid}/fd"
+    for name in os.listdir(descriptors):
+        with suppress(FileNotFoundError):
+            if os.readlink(f"{descriptors}/{name}") == str(path.resolve()):
+                return True
+    return False
 
 
 def put(queue: str, *values: Any) -> list[str]:

@@ -7,14 +7,13 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import localqueue
 from localqueue import __version__
-from tests.cli.command import COMMAND, put, run, run_process, start
+from tests.cli.command import COMMAND, has_open, put, run, run_process, started, wait_until
 
 pytestmark = pytest.mark.multiprocess
 
@@ -81,26 +80,25 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() in (["[", "141"], ["[", "0"])
-    watching = start("queue", "stats", "jobs", "--watch", "--interval", "0.01")
-    assert watching.stdout is not None and watching.stderr is not None
-    watching.stdout.readline()
-    watching.stdout.close()
-    assert watching.stderr.read() == ""
-    watching.stderr.close()
-    assert watching.wait(60) == 141
+    with started("queue", "stats", "jobs", "--watch", "--interval", "0.01") as watching:
+        assert watching.stdout is not None and watching.stderr is not None
+        watching.stdout.readline()
+        watching.stdout.close()
+        assert watching.stderr.read() == ""
+        assert watching.wait(60) == 141
 
 
 def test_a_watch_ends_with_ctrl_c() -> None:
-    watching = start("queue", "stats", "jobs", "--watch", "--interval", "0.01")
-    assert watching.stdout is not None
-    watching.stdout.readline()
-    watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=60)
+    with started("queue", "stats", "jobs", "--watch", "--interval", "0.01") as watching:
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        _, err = watching.communicate(timeout=60)
     assert (watching.returncode, err) == (0, "")
 
 
 def test_a_blocked_pop_wakes_for_a_message_of_another_process() -> None:
-    with start("queue", "pop", "jobs", "--block", "--timeout", "60") as popping:
+    with started("queue", "pop", "jobs", "--block", "--timeout", "60") as popping:
         put("jobs", "hello")
         out, err = popping.communicate(timeout=60)
     assert popping.returncode == 0 and '"hello"' in out and err == ""
@@ -109,19 +107,11 @@ def test_a_blocked_pop_wakes_for_a_message_of_another_process() -> None:
 def test_a_blocked_pop_ends_with_ctrl_c_and_without_a_traceback() -> None:
     store = Path("data/localqueue/queue.sqlite3")
     put("other", 1)
-    with start("queue", "pop", "jobs", "--block", "--store-path", str(store)) as popping:
-        wait_until_it_has_open(popping.pid, store)
+    with started("queue", "pop", "jobs", "--block") as popping:
+        wait_until(lambda: has_open(popping, store), "opening the store")
         popping.send_signal(signal.SIGINT)
         _, err = popping.communicate(timeout=60)
     assert popping.returncode == 130 and "Traceback" not in err
-
-
-def wait_until_it_has_open(pid: int, path: Path) -> None:
-    descriptors = Path(f"/proc/{pid}/fd")
-    target = str(path.resolve())
-    deadline = time.monotonic() + 60
-    while not any(os.path.realpath(one) == target for one in descriptors.iterdir()):
-        assert time.monotonic() < deadline, "it never opened the store"
 
 
 def test_the_installed_script_and_the_module_are_the_same_command() -> None:
@@ -135,7 +125,6 @@ def test_the_installed_script_and_the_module_are_the_same_command() -> None:
 def loaded_by(*args: str) -> set[str]:
     code = f"""
 import sys
-import time
 from localqueue.cli import main
 try:
     main({list(args)!r})

@@ -25,12 +25,14 @@ RECIPE_BLOCKS = [
 ]
 CONTINUOUS_PAGES = (
     "README.md",
+    "docs/events.md",
     "docs/notification.md",
     "docs/quickstart.md",
     "docs/queue.md",
     "docs/schedules.md",
     "docs/stores.md",
     "docs/retry.md",
+    "docs/workers.md",
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from localqueue import (
     NO_NOTIFICATION,
+    AsyncNotification,
     CallbackDispatcher,
     CallbackNotification,
     InProcessNotification,
@@ -39,8 +40,13 @@ def test_a_queue_is_quiet_by_default(store: MemoryQueueStore) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "notifies"),
-    [(NO_NOTIFICATION, False), (CallbackNotification(print), True), (InProcessNotification(), True)],
-    ids=["none", "callback", "thread event"],
+    [
+        (NO_NOTIFICATION, False),
+        (CallbackNotification(print), True),
+        (InProcessNotification(), True),
+        (AsyncNotification(), True),
+    ],
+    ids=["none", "callback", "thread event", "asyncio"],
 )
 def test_semantics_say_whether_a_notification_is_configured(policy: Any, notifies: bool) -> None:
     assert PersistentQueue("jobs", notification_policy=policy).semantics.notifications is notifies
@@ -109,6 +115,36 @@ def test_a_failing_notification_reaches_the_caller_and_the_message_stays(store: 
         queue.put("x")
     assert dispatched == []
     assert queue.get_nowait() == "x"
+
+
+def test_a_failing_notification_does_not_keep_the_other_messages_of_a_batch_from_being_told(
+    store: MemoryQueueStore,
+) -> None:
+    told: list[Any] = []
+
+    def fail_on_the_second(message: QueueMessage[Any]) -> None:
+        if message.value == 2:
+            raise ConnectionError("nobody there")
+        told.append(message.value)
+
+    queue: PersistentQueue[Any] = PersistentQueue(
+        "jobs", store=store, notification_policy=CallbackNotification(fail_on_the_second)
+    )
+    with pytest.raises(ConnectionError, match="nobody there"):
+        queue.put_many([1, 2, 3])
+    assert told == [1, 3]
+    assert queue.qsize() == 3
+
+
+def test_a_policy_set_and_the_constructor_can_not_both_name_a_notification() -> None:
+    with pytest.raises(
+        ValueError, match=r"^pass either notification_policy= or policy_set.notification_policy, not both$"
+    ):
+        PersistentQueue(
+            "jobs",
+            policy_set=QueuePolicySet(notification_policy=InProcessNotification()),
+            notification_policy=InProcessNotification(),
+        )
 
 
 def test_a_failing_handler_reaches_the_caller_and_the_message_stays(store: MemoryQueueStore) -> None:

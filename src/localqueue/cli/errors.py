@@ -43,14 +43,14 @@ def report(error: Exception) -> int:
 
         traceback.print_exception(error)
     message, code = describe(error)
-    say(message)
+    say(" ".join(message.split()))
     return code
 
 
-def say(message: str) -> None:
+def say(line: str) -> None:
     """One line on stderr; a stderr that nobody reads is no reason to fail."""
     try:
-        print(" ".join(message.split()), file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise

@@ -85,10 +85,9 @@ def read_value(given: str | None, *, raw: bool) -> Any:
 
 def _read_stdin() -> str:
     """All of stdin, as UTF-8 whatever the locale: a value must not depend on who put it."""
-    if not isinstance(sys.stdin, io.TextIOWrapper):
-        return str(sys.stdin.read())
+    stdin = sys.stdin
     try:
-        return sys.stdin.buffer.read().decode()
+        return stdin.buffer.read().decode() if isinstance(stdin, io.TextIOWrapper) else stdin.read()
     except UnicodeDecodeError as error:
         raise Mistake(f"the value on stdin is not text: {error}") from None
 
