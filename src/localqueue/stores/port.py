@@ -121,6 +121,7 @@ class LeaseRequest(NamedTuple):
     """Claim up to `limit` ready messages. With `consume` they are acked in the same transaction.
 
     A message whose lease expired after `max_attempts` deliveries becomes a dead letter instead of being claimed again.
+    A worker that counts its leases itself, and tells them with its heartbeat, says so: not `counted` is cheaper.
     """
 
     queue: str
@@ -129,6 +130,7 @@ class LeaseRequest(NamedTuple):
     leased_by: str | None = None
     max_attempts: int | None = None
     consume: bool = False
+    counted: bool = True
 
 
 class Lease(NamedTuple):
@@ -347,7 +349,9 @@ class QueueStore(Protocol):
     def pause(self, queue: str) -> None: ...
     def resume(self, queue: str) -> None: ...
     def paused(self, queue: str) -> bool: ...
-    def heartbeat(self, queue: str, worker_id: str) -> None: ...
+    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
+        """Note that a worker is alive, and `leases` that were not counted when they were taken."""
+
     def backup(self, path: str) -> None:
         """Write a verified copy while the store is in use; the copy appears under `path` whole or not at all."""
 

@@ -37,7 +37,20 @@ the same random steps; it needs Hypothesis.
 import pytest
 
 for _name in (
-    *("agreement", "capacity", "copies", "dedupe", "dependencies", "edges", "fanout", "fencing", "journal", "leases"),
+    *(
+        "agreement",
+        "capacity",
+        "copies",
+        "dedupe",
+        "dependencies",
+        "edges",
+        "fanout",
+        "fencing",
+        "journal",
+        "journal_keeping",
+        "observing",
+        "leases",
+    ),
     *("machine", "machine_delivery"),
     *(
         "namespaces",

@@ -15,9 +15,11 @@ from localqueue.testing.edges import EdgeContract
 from localqueue.testing.fanout import FanoutContract
 from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
-from localqueue.testing.journal import JournalContract, ObserveContract, SharedJournalContract
+from localqueue.testing.journal import JournalContract
+from localqueue.testing.journal_keeping import JournalKeepingContract, SharedJournalContract
 from localqueue.testing.leases import LeaseContract
 from localqueue.testing.namespaces import NamespaceContract
+from localqueue.testing.observing import ObserveContract
 from localqueue.testing.operations import OperationsContract
 from localqueue.testing.ordering import OrderingContract
 from localqueue.testing.payloads import PayloadContract
@@ -56,6 +58,7 @@ class StoreContract(
     WakeContract,
     ThreadContract,
     JournalContract,
+    JournalKeepingContract,
     ObserveContract,
 ):
     """What every store promises. Subclass it as `Test...` and provide the fixture `harness`."""

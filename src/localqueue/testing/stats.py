@@ -10,7 +10,7 @@ import pytest
 
 from localqueue.errors import QueueError
 from localqueue.message import QueueStats
-from localqueue.stores.port import STATES, Changes, Limit, QueueStore, Settle, StoredMessage
+from localqueue.stores.port import STATES, Changes, LeaseRequest, Limit, QueueStore, Settle, StoredMessage
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
     Background,
@@ -32,6 +32,17 @@ class StatsContract:
         assert store.stats("jobs") == QueueStats()
         assert (store.qsize("jobs"), store.load("jobs"), store.scan("jobs")) == (0, 0, [])
         assert store.queues() == []
+
+    def test_leases_that_were_not_counted_are_told_with_a_heartbeat(self, store: QueueStore, clock: FakeClock) -> None:
+        put_many(store, "abc")
+        one = LeaseRequest("jobs", leased_by="w", counted=False)
+        assert len(store.lease(one)) == 1
+        assert len(store.lease(one._replace(limit=2))) == 2
+        assert store.stats("jobs").by_worker_id == {"w": 3}
+        assert store.stats("jobs").leases_by_worker_id == {}
+        store.heartbeat("jobs", "w", leases=3)
+        assert store.stats("jobs").leases_by_worker_id == {"w": 3}
+        assert store.stats("jobs").last_seen_by_worker_id == {"w": clock()}
 
     def test_every_field_of_stats(self, store: QueueStore, clock: FakeClock) -> None:
         start = clock()

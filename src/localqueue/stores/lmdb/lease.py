@@ -22,7 +22,7 @@ def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     if queue.paused:
         return []
     rows = _claim_ready(tx, queue, request)
-    if request.leased_by is not None and rows:
+    if request.leased_by is not None and request.counted and rows:
         _count_leases(tx, queue.id, request.leased_by, len(rows))
     messages = [reads.stored_message(tx.txn, tx.store.ids, row, queue.name) for row in rows]
     if request.consume:  # at most once: the claim is also the ack

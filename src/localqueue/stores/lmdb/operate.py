@@ -134,8 +134,8 @@ def set_paused(tx: Tx, name: str, paused: bool) -> None:
     tx.queue(tx.queue_id(name)).paused = paused
 
 
-def heartbeat(tx: Tx, name: str, worker_id: str) -> None:
+def heartbeat(tx: Tx, name: str, worker_id: str, leases: int) -> None:
     key = keys.worker(tx.queue_id(name), worker_id)
     value = tx.txn.get(key)
-    leases = 0 if value is None else packing.unpack_worker(value)[1]
-    tx.txn.put(key, packing.pack_worker(worker_id, leases, tx.now))
+    counted = 0 if value is None else packing.unpack_worker(value)[1]
+    tx.txn.put(key, packing.pack_worker(worker_id, counted + leases, tx.now))

@@ -280,8 +280,8 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def paused(self, queue: str) -> bool:
         return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
 
-    def heartbeat(self, queue: str, worker_id: str) -> None:
-        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id))
+    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
+        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a verified copy; it appears under `path`, a new directory, whole or not at all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localqueue.stores.port import Changes, Committed
+from localqueue.stores.port import Changes, Committed, Enqueued
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import operate
 from localqueue.stores.sqlite.dependencies import add_edges
@@ -13,9 +13,11 @@ from localqueue.stores.wiring import Wiring
 
 
 def apply(tx: Tx, changes: Changes) -> Committed:
-    wiring = Wiring()
-    enqueued = enqueue(tx, changes, wiring)
-    add_edges(tx, changes.edges, wiring)
+    enqueued: list[Enqueued] = []
+    if changes.enqueue or changes.edges or changes.topics:
+        wiring = Wiring()
+        enqueued = enqueue(tx, changes, wiring)
+        add_edges(tx, changes.edges, wiring)
     settled = settle(tx, changes.settle, strict=changes.strict)
     operate.write_records(tx, changes.records)
     leased = leasing.lease(tx, changes.lease, settle_all=True) if changes.lease is not None else None

@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, StoredMessage
+from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
 from localqueue.stores.sqlite.rows import claimed_message, stored_message
-from localqueue.stores.sqlite.settle import follow_ack, settle
+from localqueue.stores.sqlite.settle import follow_ack
 from localqueue.stores.sqlite.tx import READY, Tx
 
 _DUE_A_CLAIM = 500
@@ -41,27 +41,14 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     if not rows:
         return []
     messages = _claim(tx, queue, request, rows)
-    if request.leased_by is not None:
+    if request.leased_by is not None and request.counted:
         count_leases(tx.connection, queue, request.leased_by, len(rows))
     return messages
 
 
-def exchange(tx: Tx, changes: Changes) -> Committed:
-    """A worker's step in its shortest form: ack the last message and lease the next one."""
-    assert changes.lease is not None
-    (done,), request = changes.settle, changes.lease
-    queue = tx.queue_id(request.queue)
-    execute = tx.connection.execute
-    acked = execute(sql.ACK_ONE, (tx.store.ids.key_of(done.id), queue, done.token)).rowcount > 0
-    settled: list[bool] = [acked] if acked else settle(tx, changes.settle, strict=changes.strict)
-    until = tx.now + request.timeout
-    claimed = execute(sql.CLAIM_ONE, (queue, tx.now, until, request.max_attempts, request.leased_by)).fetchall()
-    if not claimed:
-        return Committed(settled=settled, leased=lease(tx, request, settle_all=True) or [])
-    ((key, token),) = claimed
-    row = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
-    message = claimed_message(tx.store.ids, request.queue, key, token, row, tx.now, until, request.leased_by)
-    return Committed(settled=settled, leased=[message or _full(tx, key)])
+def is_plain(request: LeaseRequest) -> bool:
+    """Whether one message is wanted, with nothing to do but to lease it."""
+    return request.limit == 1 and not request.consume and (request.leased_by is None or not request.counted)
 
 
 def _may_claim(tx: Tx, queue: int) -> bool:
@@ -96,10 +83,10 @@ def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]
 def _claimed(tx: Tx, request: LeaseRequest, row: tuple[Any, ...], until: float) -> StoredMessage:
     key, attempts = row[2:4]
     message = claimed_message(tx.store.ids, request.queue, key, attempts + 1, row[4:], tx.now, until, request.leased_by)
-    return message or _full(tx, key)
+    return message or full_message(tx, key)
 
 
-def _full(tx: Tx, key: int) -> StoredMessage:
+def full_message(tx: Tx, key: int) -> StoredMessage:
     found = tx.connection.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
     return stored_message(tx.store.ids, tx.connection, found)
 

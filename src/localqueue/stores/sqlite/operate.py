@@ -8,6 +8,7 @@ from typing import Any
 from localqueue.errors import DedupeKeyInUse, RecordConflict
 from localqueue.events.event import PRUNED, PURGED
 from localqueue.stores.port import RecordWrite, Settle
+from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.settle import leave_delivery
 from localqueue.stores.sqlite.tx import CODE, DEAD, Current, Tx
 
@@ -119,25 +120,39 @@ def cancel_run(tx: Tx, run_id: str) -> int:
 def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
     """Set or delete records. A version is never used again, so a stale `expect` can not match by chance."""
     for write in writes:
-        where = (tx.store.namespace_id, write.kind, write.key)
-        row = tx.connection.execute(
-            "SELECT version FROM records WHERE namespace = ? AND kind = ? AND key = ?", where
-        ).fetchone()
-        version = 0 if row is None else row[0]
-        if write.expect is not None and write.expect != version:
+        if not _write_record(tx, write):
+            where = (tx.store.namespace_id, write.kind, write.key)
+            row = tx.connection.execute(
+                "SELECT version FROM records WHERE namespace = ? AND kind = ? AND key = ?", where
+            ).fetchone()
             raise RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; "
-                "nothing was changed"
+                f"record {write.key!r} of kind {write.kind!r} is in version {0 if row is None else row[0]}, not "
+                f"{write.expect}; nothing was changed"
             )
-        if write.value is None:
-            tx.connection.execute("DELETE FROM records WHERE namespace = ? AND kind = ? AND key = ?", where)
-        else:
-            tx.connection.execute(
-                "INSERT INTO records (namespace, kind, key, value, version, updated_at) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version, "
-                "updated_at = excluded.updated_at",
-                (*where, write.value, tx.store.ids.reserve(), tx.now),
-            )
+
+
+def _write_record(tx: Tx, write: RecordWrite) -> bool:
+    """Whether the record was in the version that the write expects; then it is written."""
+    values = {
+        "namespace": tx.store.namespace_id,
+        "kind": write.kind,
+        "key": write.key,
+        "value": write.value,
+        "expect": write.expect,
+    }
+    if write.value is None:
+        statement = sql.DELETE_RECORD
+    else:
+        values |= {"version": tx.store.ids.reserve(), "now": tx.now}
+        statement = {None: sql.SET_RECORD, 0: sql.ADD_RECORD}.get(write.expect, sql.REPLACE_RECORD)
+    changed = tx.connection.execute(statement, values).rowcount
+    return changed > 0 or (write.value is None and not write.expect and _is_absent(tx, write))
+
+
+def _is_absent(tx: Tx, write: RecordWrite) -> bool:
+    where = (tx.store.namespace_id, write.kind, write.key)
+    found = tx.connection.execute("SELECT 1 FROM records WHERE namespace = ? AND kind = ? AND key = ?", where)
+    return found.fetchone() is None
 
 
 def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
@@ -163,9 +178,9 @@ def set_paused(tx: Tx, name: str, paused: bool) -> None:
     )
 
 
-def heartbeat(tx: Tx, name: str, worker_id: str) -> None:
+def heartbeat(tx: Tx, name: str, worker_id: str, leases: int) -> None:
     tx.connection.execute(
-        "INSERT INTO workers (queue, worker, last_seen) VALUES (?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET last_seen = excluded.last_seen",
-        (tx.queue_id(name), worker_id, tx.now),
+        "INSERT INTO workers (queue, worker, last_seen, leases) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET last_seen = excluded.last_seen, leases = leases + excluded.leases",
+        (tx.queue_id(name), worker_id, tx.now, leases),
     )

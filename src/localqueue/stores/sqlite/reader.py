@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.ids import Mint
@@ -41,6 +41,16 @@ class Reader:
                 if self.connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
+
+    def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The row of a single statement, which sees one moment without our saying so."""
+        with self.lock:
+            self.require_open()
+            try:
+                row: tuple[Any, ...] | None = self.connection.execute(statement, parameters).fetchone()
+                return row
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
 
     def require_open(self) -> None:
         if self._closed:
@@ -117,11 +127,11 @@ class ReadsQueues:
         return self._read(queue, lambda c, q: reads.upstream(c, self.ids, q, message_id), [])
 
     def record(self, kind: str, key: str) -> Record | None:
-        found = self._reader.run(lambda c: reads.records(c, self.namespace_id, kind, [key], "", None))
-        return found[0] if found else None
+        row = self._reader.one(reads.RECORD, (self.namespace_id, kind, key))
+        return None if row is None else Record(*row)
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        return self._reader.run(lambda c: reads.records(c, self.namespace_id, kind, None, after, limit))
+        return self._reader.run(lambda c: reads.records(c, self.namespace_id, kind, after, limit))
 
     def subscriptions(self, topic: str) -> Subscriptions:
         return self._read(topic, reads.subscriptions, Subscriptions(0, ()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from typing import Any
 
 from localqueue.ids import Mint
@@ -184,15 +183,13 @@ def upstream(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: 
     return [ids.id_of(row[0]) for row in rows]
 
 
-def records(
-    connection: sqlite3.Connection, namespace: int, kind: str, keys: Sequence[str] | None, after: str, limit: int | None
-) -> list[Record]:
-    select = "SELECT kind, key, value, version, updated_at FROM records WHERE namespace = ? AND kind = ?"
-    if keys is not None:
-        rows = [connection.execute(f"{select} AND key = ?", (namespace, kind, key)).fetchone() for key in keys]
-        return [Record(*row) for row in rows if row is not None]
+_RECORDS = "SELECT kind, key, value, version, updated_at FROM records WHERE namespace = ? AND kind = ?"
+RECORD = f"{_RECORDS} AND key = ?"
+
+
+def records(connection: sqlite3.Connection, namespace: int, kind: str, after: str, limit: int | None) -> list[Record]:
     found = connection.execute(
-        f"{select} AND key > ? ORDER BY key LIMIT ?", (namespace, kind, after, -1 if limit is None else limit)
+        f"{_RECORDS} AND key > ? ORDER BY key LIMIT ?", (namespace, kind, after, -1 if limit is None else limit)
     ).fetchall()
     return [Record(*row) for row in found]
 

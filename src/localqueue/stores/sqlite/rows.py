@@ -29,7 +29,8 @@ def finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.At
 def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredMessage:
     """A message from a row of `full_row.sql`."""
     (key, queue, state, payload, codec, priority, attempts, created_at, available_at, last_error, failed_at, dedupe_key,
-     ordering_key, expires_at, run_id, headers, waiting_on, history, token, until, since, by, forgiven) = row  # fmt: skip
+     ordering_key, expires_at, run_id, headers, waiting_on, history, token, until, since, by,
+     forgiven) = row  # fmt: skip
     if token is not None:
         state, attempts = INFLIGHT, token
     finished = finished_attempts(connection, key) if history else []

@@ -15,6 +15,8 @@ NOTHING_FOLLOWS = (0, 0, None, None)  # acked with no history, dependents, run o
 
 
 def settle(tx: Tx, settles: Sequence[Settle], *, strict: bool) -> list[bool]:
+    if not settles:
+        return []
     if len(settles) > 1 and all(one.action == "ack" and one.token is not None for one in settles):
         done = _ack_many(tx, settles)
     else:

@@ -32,6 +32,7 @@ from localqueue.stores.sqlite.connection import (
     translated,
 )
 from localqueue.stores.sqlite.enqueue import insert_batch
+from localqueue.stores.sqlite.exchange import exchange, is_exchange
 from localqueue.stores.sqlite.journal import KeepsJournal
 from localqueue.stores.sqlite.listening import ListensToQueues
 from localqueue.stores.sqlite.reader import Reader
@@ -126,26 +127,31 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        if self._is_exchange(changes):
-            return self._write(lambda tx: leasing.exchange(tx, changes))
+        if is_exchange(changes) and self._watched.seen is None:
+            assert changes.lease is not None
+            queue = self.queue_ids.get(changes.lease.queue)
+            if queue is not None:
+                return self._exchange(queue, changes)
         return self._write(lambda tx: apply(tx, changes))
+
+    def _exchange(self, queue: int, changes: Changes) -> Committed:
+        def work(execute: Execute, now: float) -> tuple[Committed, Tx | None]:
+            committed, tx = exchange(self, queue, changes, execute, now)
+            if tx is not None:
+                tx.flush()
+            return committed, tx
+
+        committed, tx = self._writer.run(work)
+        assert changes.lease is not None
+        self._wake.touched((changes.lease.queue,) if tx is None else tx.touched | {changes.lease.queue})
+        return committed
+
+    def new_tx(self, now: float) -> Tx:
+        return Tx(self, self._writer.connection, now, self._watched.seen is not None)
 
     def commit_within(self, connection: sqlite3.Connection, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's connection to the same file."""
         return joining.commit_within(self, connection, changes)
-
-    def _is_exchange(self, changes: Changes) -> bool:
-        settles, request = changes.settle, changes.lease
-        return (
-            request is not None
-            and request.limit == 1
-            and not request.consume
-            and len(settles) == 1
-            and settles[0].action == "ack"
-            and settles[0].token is not None
-            and settles[0].queue == request.queue
-            and not (changes.enqueue or changes.edges or changes.records or changes.topics)
-        )
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         row = self.queue_ids.get(queue) or self._write(lambda tx: tx.queue_id(queue))
@@ -186,12 +192,12 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         return self.commit(Changes(settle=(settle,), strict=False)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        queue, limit, timeout, leased_by, max_attempts, consume = request
+        queue, _, timeout, leased_by, max_attempts, _, _ = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None or (row in self._drained and not self._look_again(row)):
             return []
         self._drained.discard(row)
-        if limit == 1 and not consume:
+        if leasing.is_plain(request):
             now = self._clock()
             until = now + timeout
             claim = (row, now, until, max_attempts, leased_by)
@@ -224,7 +230,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         seen = self._watched.seen
 
         def apply(execute: Execute, now: float) -> T:
-            tx = Tx(self, self._writer.connection, now, seen is not None)
+            tx = self.new_tx(now)
             made.append(tx)
             result = work(tx)
             tx.flush()
@@ -272,8 +278,8 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     def resume(self, queue: str) -> None:
         self._write(lambda tx: operate.set_paused(tx, queue, False))
 
-    def heartbeat(self, queue: str, worker_id: str) -> None:
-        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id))
+    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
+        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         self._reader.require_open()

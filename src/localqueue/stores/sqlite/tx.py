@@ -218,7 +218,6 @@ class Tx:
         if last is None or last.type != event or last.id != self.store.ids.id_of(message.key):
             self.note(event, message._replace(leased_by=None, leased_at=None), error)
 
-
     def mark_removed(self, keys: Sequence[int], why: str) -> None:
         """Remember of messages that are about to be deleted that they were not acked."""
         code = JOURNAL_CODES[why]

@@ -94,8 +94,6 @@ END;
 CREATE TRIGGER message_claimed AFTER UPDATE OF part ON line BEGIN
   UPDATE line SET count = count + 1, until = min(until, NEW.until)
    WHERE queue = NEW.queue AND part = 0 AND rank = 0 AND position = 0 AND key = 0;
-  INSERT INTO workers (queue, worker, leases) SELECT NEW.queue, NEW.by, 1 WHERE NEW.by IS NOT NULL
-    ON CONFLICT DO UPDATE SET leases = leases + 1;
 END;
 
 CREATE TRIGGER message_removed AFTER DELETE ON messages BEGIN

@@ -1,0 +1,2 @@
+DELETE FROM records
+ WHERE namespace = :namespace AND kind = :kind AND key = :key AND (:expect IS NULL OR version = :expect)

@@ -1,0 +1,2 @@
+UPDATE records SET value = :value, version = :version, updated_at = :now
+ WHERE namespace = :namespace AND kind = :kind AND key = :key AND version = :expect
