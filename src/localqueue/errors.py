@@ -7,6 +7,7 @@ name (`queue.Full`, `ValueError`, `RuntimeError`) are also that, so existing `ex
 from __future__ import annotations
 
 from queue import Full
+from typing import Any
 
 
 class QueueError(Exception):
@@ -29,6 +30,9 @@ class QueueFull(QueueError, Full):
         self.queue = queue
         self.maxsize = maxsize
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.maxsize)
+
 
 class LeaseLost(QueueError):
     """An atomic commit was rejected whole because one of its leases is no longer current."""
@@ -41,6 +45,9 @@ class LeaseLost(QueueError):
         self.queue = queue
         self.message_id = message_id
         self.token = token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.message_id, self.token)
 
 
 class UnknownMessage(QueueError, ValueError):

@@ -21,10 +21,10 @@ from tests.crash.stores import die
 pytestmark = [pytest.mark.crash, pytest.mark.multiprocess]
 
 MIGRATION = """
-ALTER TABLE queues ADD COLUMN colour TEXT;
-UPDATE queues SET colour = 'blue';
+ALTER TABLE lq_queues ADD COLUMN colour TEXT;
+UPDATE lq_queues SET colour = 'blue';
 CREATE TABLE colours (name TEXT PRIMARY KEY);
-INSERT INTO colours SELECT DISTINCT colour FROM queues;
+INSERT INTO colours SELECT DISTINCT colour FROM lq_queues;
 """
 
 

@@ -83,6 +83,6 @@ def test_destroyed_pages_are_reported_by_the_check_and_stop_operations(
 def test_a_message_that_vanished_behind_our_back_is_reported(path: Path) -> None:
     with SQLiteQueueStore(path) as store:
         assert store.check().ok
-        store._writer.connection.execute("DELETE FROM messages WHERE key = (SELECT max(key) FROM messages)")
+        store._writer.connection.execute("DELETE FROM lq_messages WHERE key = (SELECT max(key) FROM lq_messages)")
         report = store.check()
         assert not report.ok and report.problems

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sqlite3
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ def foreign_file(path: Path, *statements: str) -> bytes:
         ["PRAGMA user_version = 7"],
         ["PRAGMA application_id = 252006674", "CREATE TABLE theirs (x)"],
         ["PRAGMA journal_mode = WAL", "CREATE TABLE theirs (x)"],
-        ["CREATE TABLE messages (x)", "CREATE TABLE queues (x)"],
+        ["CREATE TABLE lq_messages (x)", "CREATE TABLE lq_queues (x)"],
     ],
 )
 def test_a_sqlite_file_of_another_program_is_refused_and_unchanged(statements: list[str], tmp_path: Path) -> None:
@@ -198,14 +199,17 @@ def test_an_older_store_is_migrated_and_keeps_its_messages(tmp_path: Path, monke
     with SQLiteQueueStore(path) as store:
         ids = [store.put_one("jobs", f"m{n}", None)[0] for n in range(50)]
     version = schema.current_version()
-    steps = ["ALTER TABLE queues ADD COLUMN colour TEXT;\nUPDATE queues SET colour = name;", "CREATE TABLE extra (x);"]
+    steps = [
+        "ALTER TABLE lq_queues ADD COLUMN colour TEXT;\nUPDATE lq_queues SET colour = name;",
+        "CREATE TABLE extra (x);",
+    ]
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, *steps])
     for _ in range(2):
         with SQLiteQueueStore(path) as store:
             assert payloads(store) == [f"m{n}" for n in range(50)]
             assert [message.id for message in store.scan("jobs")] == ids
             assert store.check().problems == ()
-            migrated = store._writer.connection.execute("SELECT colour, (SELECT count(*) FROM extra) FROM queues")
+            migrated = store._writer.connection.execute("SELECT colour, (SELECT count(*) FROM extra) FROM lq_queues")
             assert migrated.fetchall() == [("jobs", 0)]
             assert store._writer.connection.execute("PRAGMA user_version").fetchone() == (version + 2,)
 
@@ -246,3 +250,34 @@ def test_the_journal_that_a_killed_process_left_is_recovered(tmp_path: Path) -> 
     with SQLiteQueueStore(path) as store:
         assert payloads(store) == [f"m{n}" for n in range(100)]
         assert store.check().problems == ()
+
+
+def test_a_store_can_live_beside_the_tables_of_an_application(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as app, app:
+        app.execute("PRAGMA user_version = 42")
+        app.execute("CREATE TABLE messages (text TEXT)")
+        app.execute("INSERT INTO messages VALUES ('mine')")
+    with pytest.raises(QueueStoreVersionError, match="shared=True"):
+        SQLiteQueueStore(path)
+
+    with SQLiteQueueStore(path, shared=True) as store:
+        store.put_one("jobs", "1", None)
+    with SQLiteQueueStore(path) as store:  # it has our tables now
+        assert store.qsize("jobs") == 1
+        assert store.check().ok
+    with closing(sqlite3.connect(path)) as app:
+        assert app.execute("SELECT text FROM messages").fetchall() == [("mine",)]
+        assert app.execute("PRAGMA user_version").fetchone() == (42,)
+        assert app.execute("PRAGMA application_id").fetchone() == (0,)
+
+
+def test_a_newer_store_in_a_shared_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as app, app:
+        app.execute("CREATE TABLE users (name TEXT)")
+    SQLiteQueueStore(path, shared=True).close()
+    with closing(sqlite3.connect(path)) as app, app:
+        app.execute("UPDATE lq_schema SET version = 99")
+    with pytest.raises(QueueStoreVersionError, match="newer localqueue"):
+        SQLiteQueueStore(path)

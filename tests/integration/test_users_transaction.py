@@ -440,8 +440,8 @@ def test_a_connection_to_another_database_is_refused(
 def test_a_temporary_table_that_hides_one_of_the_queue_is_refused(
     queue: PersistentQueue[Any], connection: sqlite3.Connection
 ) -> None:
-    connection.execute("CREATE TEMP TABLE Messages (a)")
-    with pytest.raises(ValueError, match="temporary table 'Messages'"):
+    connection.execute("CREATE TEMP TABLE Lq_Messages (a)")
+    with pytest.raises(ValueError, match="temporary table 'Lq_Messages'"):
         queue.put("x", connection=connection)
 
 

@@ -51,21 +51,20 @@ class Emitting:
         It may be `async def`. One that fails is logged and changes nothing. A hook with a method `attach` is told the
         queue it was added to.
         """
-        self._set_hooks((*self.hooks, *several(hook)))
+        with self._hooking:
+            self._hooks = Hooks((*self.hooks, *several(hook)))
         attach = getattr(hook, "attach", None)
         if attach is not None:
             attach(self)
 
     def remove_hook(self, hook: Hook) -> None:
         """Stop calling a hook; one that was not added is no error."""
-        self._set_hooks([one for one in self.hooks if one != hook])
+        with self._hooking:
+            left = [one for one in self.hooks if one != hook]
+            self._hooks = Hooks(left) if left else None
         detach = getattr(hook, "detach", None)
         if detach is not None:
             detach(self)
-
-    def _set_hooks(self, hooks: Sequence[Hook]) -> None:
-        with self._hooking:
-            self._hooks = Hooks(hooks) if hooks else None
 
     def emit(
         self, kind: str, message: QueueMessage[Any] | str | None = None, *, error: object = None, **data: Any
@@ -127,12 +126,14 @@ class Emitting:
         self,
         changes: Changes,
         messages: Iterable[QueueMessage[Any] | str] = (),
-        others: Iterable[Emitting] = (),
+        others: Sequence[Emitting] = (),
     ) -> Committed:
         """Commit, and tell everything that came of it.
 
         `messages` are those that are settled, for what is known about them. `others` hear what concerns their queue.
         """
+        if self._hooks is None and not others:
+            return self.store.commit(changes)
         emitters = {one.name: one for one in others}
         if self._hooks is None and all(one._hooks is None for one in emitters.values()):
             return self.store.commit(changes)

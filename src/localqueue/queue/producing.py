@@ -290,7 +290,9 @@ class Producing(QueueCore[T]):
         notification, dispatch = self._configuration.notification_policy, self._configuration.dispatch_policy
         if notification.notifies_on_put:
             self._told(NOTIFIED, NOTIFICATION_FAILED, message, notification.notify)
-        if dispatch.dispatches_on_put:
+        if self._configuration.dispatcher_leases:
+            dispatch.dispatch(message)  # it tells itself, when a handler has run
+        elif dispatch.dispatches_on_put:
             self._told(DISPATCHED, DISPATCH_FAILED, message, dispatch.dispatch)
 
     def _put_messages(

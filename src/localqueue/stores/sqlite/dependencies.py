@@ -28,7 +28,7 @@ def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
                 f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
             )
         if _add_edge(tx, wiring.aliases.get(edge.upstream, edge.upstream), message.key, wiring):
-            tx.connection.execute("UPDATE messages SET waiting_on = waiting_on + 1 WHERE key = ?", (message.key,))
+            tx.connection.execute("UPDATE lq_messages SET waiting_on = waiting_on + 1 WHERE key = ?", (message.key,))
 
 
 def _waits_for(tx: Tx, waiting: int | None, upstream: int) -> bool:
@@ -36,7 +36,7 @@ def _waits_for(tx: Tx, waiting: int | None, upstream: int) -> bool:
     return bool(
         tx.connection.execute(
             "WITH RECURSIVE above (key) AS (VALUES (?1) UNION "
-            "SELECT d.upstream FROM dependencies AS d JOIN above ON d.dependent = above.key) "
+            "SELECT d.upstream FROM lq_dependencies AS d JOIN above ON d.dependent = above.key) "
             "SELECT 1 FROM above WHERE key = ?2",
             (waiting, upstream),
         ).fetchall()
@@ -49,13 +49,15 @@ def _add_edge(tx: Tx, upstream: str, dependent: int, wiring: Wiring) -> int:
         raise UnknownMessage(
             f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
         )
-    found = tx.connection.execute("UPDATE messages SET dependents = 1 WHERE key = ? RETURNING queue", (key,)).fetchall()
+    found = tx.connection.execute(
+        "UPDATE lq_messages SET dependents = 1 WHERE key = ? RETURNING queue", (key,)
+    ).fetchall()
     if not found:
-        gone = tx.connection.execute("SELECT 1 FROM removed WHERE key = ?", (key,)).fetchone()
+        gone = tx.connection.execute("SELECT 1 FROM lq_removed WHERE key = ?", (key,)).fetchone()
         if gone or upstream in wiring.dropped:
             raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
         return 0
     added = tx.connection.execute(
-        "INSERT INTO dependencies (upstream, dependent) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, dependent)
+        "INSERT INTO lq_dependencies (upstream, dependent) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, dependent)
     )
     return added.rowcount

@@ -27,7 +27,7 @@ def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> b
         return False
     tx.flush()
     tx.connection.execute(
-        "UPDATE line SET until = ? WHERE queue = ? AND part = 0",
+        "UPDATE lq_line SET until = ? WHERE queue = ? AND part = 0",
         (tx.connection.execute(sql.NEXT_DUE, (queue,)).fetchone()[0], queue),
     )
     return True

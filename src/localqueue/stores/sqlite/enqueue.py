@@ -38,7 +38,7 @@ def is_plain(message: NewMessage) -> bool:
 
 def enqueue(tx: Tx, changes: Changes, wiring: Wiring) -> list[Enqueued]:
     for topic, version in changes.topics.items():
-        found = tx.connection.execute("SELECT subscriptions FROM queues WHERE id = ?", (tx.queue_id(topic),))
+        found = tx.connection.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (tx.queue_id(topic),))
         if found.fetchone()[0] != version:
             raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
     messages = changes.enqueue
@@ -176,7 +176,7 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     if state == EXPIRED and (born_expired := tx.current(key)) is not None:
         tx.note("expired", born_expired)
     if run is not None:
-        tx.connection.execute("UPDATE runs SET total = total + 1 WHERE id = ?", (run,))
+        tx.connection.execute("UPDATE lq_runs SET total = total + 1 WHERE id = ?", (run,))
     return state
 
 
@@ -203,7 +203,7 @@ def _load(tx: Tx, name: str) -> int:
 
 
 def _count_dropped(tx: Tx, name: str) -> None:
-    tx.connection.execute("UPDATE queues SET dropped = dropped + 1 WHERE id = ?", (tx.queue_id(name),))
+    tx.connection.execute("UPDATE lq_queues SET dropped = dropped + 1 WHERE id = ?", (tx.queue_id(name),))
 
 
 def _drop_oldest(tx: Tx, name: str) -> None:
@@ -214,7 +214,8 @@ def _drop_oldest(tx: Tx, name: str) -> None:
     row = tx.connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
     if row is None:  # what counts is blocked behind an inflight message of its key
         row = tx.connection.execute(
-            "SELECT key FROM messages WHERE queue = ? AND ordering_key IS NOT NULL AND state = 4 ORDER BY key LIMIT 1",
+            "SELECT key FROM lq_messages WHERE queue = ? AND ordering_key IS NOT NULL AND state = 4 "
+            "ORDER BY key LIMIT 1",
             (queue,),
         ).fetchone()
     oldest = None if row is None else tx.current(row[0])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Changes nothing, but takes the write lock: what comes after it is decided on the newest state, at a time that is later
 # than that of every message before.
-_TAKE_THE_WRITE_LOCK = "UPDATE queues SET name = name WHERE 0"
+_TAKE_THE_WRITE_LOCK = "UPDATE lq_queues SET name = name WHERE 0"
 _HIDDEN_NAMES = (
     "SELECT t.name FROM sqlite_temp_schema AS t JOIN main.sqlite_schema AS m ON m.name = t.name COLLATE NOCASE"
 )

@@ -30,7 +30,7 @@ class KeepsJournal(ReadsQueues):
 
         def work(tx: Tx) -> None:
             tx.connection.execute(
-                "INSERT INTO journals (namespace, enabled, last, keep_seconds, keep_events) VALUES (?, 1, ?, ?, ?) "
+                "INSERT INTO lq_journals (namespace, enabled, last, keep_seconds, keep_events) VALUES (?, 1, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET enabled = 1, keep_seconds = excluded.keep_seconds, "
                 "keep_events = excluded.keep_events",
                 (namespace, namespace << _SEQ_BITS, keep_seconds, keep_events),
@@ -41,15 +41,15 @@ class KeepsJournal(ReadsQueues):
 
     def disable_journal(self) -> None:
         def work(tx: Tx) -> None:
-            tx.connection.execute("UPDATE journals SET enabled = 0 WHERE namespace = ?", (self.namespace_id,))
-            if not tx.connection.execute("SELECT 1 FROM journals WHERE enabled LIMIT 1").fetchone():
+            tx.connection.execute("UPDATE lq_journals SET enabled = 0 WHERE namespace = ?", (self.namespace_id,))
+            if not tx.connection.execute("SELECT 1 FROM lq_journals WHERE enabled LIMIT 1").fetchone():
                 run_script(tx.connection, sql.JOURNAL_OFF)
 
         self._write(work)
 
     def journal_enabled(self) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            find = "SELECT enabled FROM journals WHERE namespace = ?"
+            find = "SELECT enabled FROM lq_journals WHERE namespace = ?"
             row = connection.execute(find, (self.namespace_id,)).fetchone()
             return row is not None and bool(row[0])
 
@@ -75,13 +75,13 @@ class KeepsJournal(ReadsQueues):
         def work(tx: Tx) -> int:
             first = self.namespace_id << _SEQ_BITS
             end = first + (1 << _SEQ_BITS)
-            newest = "SELECT max(id) FROM journal WHERE id > ?1 AND id < ?2"
+            newest = "SELECT max(id) FROM lq_journal WHERE id > ?1 AND id < ?2"
             tx.connection.execute(
-                f"UPDATE journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",
+                f"UPDATE lq_journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",
                 (first, end, self.namespace_id),
             )
             return tx.connection.execute(
-                "DELETE FROM journal WHERE id > ? AND id < ? AND at <= ?", (first, end, tx.now - older_than)
+                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, end, tx.now - older_than)
             ).rowcount
 
         removed: int = self._write(work)

@@ -26,7 +26,7 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     queue = tx.queue_id(request.queue)
     tx.flush()
     until, paused_at = tx.connection.execute(
-        "SELECT until, since FROM line WHERE queue = ? AND part = 0", (queue,)
+        "SELECT until, since FROM lq_line WHERE queue = ? AND part = 0", (queue,)
     ).fetchone()
     if paused_at is not None:
         return []
@@ -53,9 +53,9 @@ def is_plain(request: LeaseRequest) -> bool:
 
 def _may_claim(tx: Tx, queue: int) -> bool:
     """Whether something is ready and nothing that is ready has outlived its time."""
-    ready = tx.connection.execute("SELECT 1 FROM line WHERE queue = ? AND part = 2 LIMIT 1", (queue,)).fetchone()
+    ready = tx.connection.execute("SELECT 1 FROM lq_line WHERE queue = ? AND part = 2 LIMIT 1", (queue,)).fetchone()
     overdue = tx.connection.execute(
-        "SELECT 1 FROM messages WHERE queue = ? AND due_at <= ? AND state = 0 LIMIT 1", (queue, tx.now)
+        "SELECT 1 FROM lq_messages WHERE queue = ? AND due_at <= ? AND state = 0 LIMIT 1", (queue, tx.now)
     ).fetchone()
     return ready is not None and overdue is None
 
@@ -76,7 +76,7 @@ def _claim(tx: Tx, queue: int, request: LeaseRequest, rows: list[tuple[Any, ...]
     tx.due(queue, until)
     for row in rows:
         if row[12] is not None:  # whether it has expired is decided when the lease ends
-            tx.connection.execute("UPDATE messages SET due_at = NULL WHERE key = ?", (row[2],))
+            tx.connection.execute("UPDATE lq_messages SET due_at = NULL WHERE key = ?", (row[2],))
     return messages
 
 
@@ -93,7 +93,7 @@ def full_message(tx: Tx, key: int) -> StoredMessage:
 
 def count_leases(connection: sqlite3.Connection, queue: int, worker: str, count: int) -> None:
     connection.execute(
-        "INSERT INTO workers (queue, worker, leases) VALUES (?, ?, ?) "
+        "INSERT INTO lq_workers (queue, worker, leases) VALUES (?, ?, ?) "
         "ON CONFLICT DO UPDATE SET leases = leases + excluded.leases",
         (queue, worker, count),
     )

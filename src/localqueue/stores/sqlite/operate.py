@@ -17,7 +17,7 @@ def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
     queue = tx.queue_id(name)
     if ids is None:
         rows = tx.connection.execute(
-            "SELECT key FROM messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL ORDER BY ended_at, key",
+            "SELECT key FROM lq_messages WHERE queue = ? AND state = 5 AND ended_at IS NOT NULL ORDER BY ended_at, key",
             (queue,),
         ).fetchall()
         keys = [row[0] for row in rows]
@@ -45,7 +45,7 @@ def _requeue(tx: Tx, message: Current, delay: float) -> None:
     expires_at = message.expires_at
     if expires_at is not None and expires_at <= tx.now + delay:
         expires_at = None
-    tx.connection.execute("UPDATE messages SET forgiven = attempts WHERE key = ?", (message.key,))
+    tx.connection.execute("UPDATE lq_messages SET forgiven = attempts WHERE key = ?", (message.key,))
     tx.remember(message, "requeued")
     tx.land(message, tx.now + delay, expires_at, message.waiting_on)
 
@@ -55,7 +55,7 @@ def _key_in_use(tx: Tx, message: Current) -> bool:
         return False
     return bool(
         tx.connection.execute(
-            "SELECT 1 FROM messages WHERE queue = ? AND dedupe_key = ? AND ended_at IS NULL",
+            "SELECT 1 FROM lq_messages WHERE queue = ? AND dedupe_key = ? AND ended_at IS NULL",
             (message.queue, message.dedupe_key),
         ).fetchall()
     )
@@ -72,15 +72,15 @@ def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue_id(name)
     removed = _remove(tx, "queue = ?", (queue,), PURGED)
-    tx.connection.execute("DELETE FROM workers WHERE queue = ?", (queue,))
-    tx.connection.execute("DELETE FROM line WHERE queue = ? AND part IN (1, 2)", (queue,))
+    tx.connection.execute("DELETE FROM lq_workers WHERE queue = ?", (queue,))
+    tx.connection.execute("DELETE FROM lq_line WHERE queue = ? AND part IN (1, 2)", (queue,))
     tx.connection.execute(
-        "UPDATE line SET until = 9e999, count = (SELECT count FROM line WHERE queue = ?1 AND part = 3) "
+        "UPDATE lq_line SET until = 9e999, count = (SELECT count FROM lq_line WHERE queue = ?1 AND part = 3) "
         "WHERE queue = ?1 AND part = 0",
         (queue,),
     )
     tx.connection.execute(
-        "UPDATE queues SET delayed = 0, waiting = 0, blocked = 0, dead = 0, expired = 0, cancelled = 0, dropped = 0 "
+        "UPDATE lq_queues SET delayed = 0, waiting = 0, blocked = 0, dead = 0, expired = 0, cancelled = 0, dropped = 0 "
         "WHERE id = ?",
         (queue,),
     )
@@ -89,23 +89,23 @@ def purge(tx: Tx, name: str) -> int:
 
 def _remove(tx: Tx, which: str, values: tuple[Any, ...], why: str) -> int:
     """Delete messages with what belongs to them, and remember that they were not acked; how many there were."""
-    keys = tx.connection.execute(f"SELECT key FROM messages WHERE {which}", values).fetchall()
+    keys = tx.connection.execute(f"SELECT key FROM lq_messages WHERE {which}", values).fetchall()
     tx.mark_removed([key for (key,) in keys], why)
-    tx.connection.execute(f"DELETE FROM messages WHERE {which}", values)
-    tx.connection.executemany("DELETE FROM attempts WHERE message = ?", keys)
-    tx.connection.executemany("DELETE FROM dependencies WHERE dependent = ?", keys)
+    tx.connection.execute(f"DELETE FROM lq_messages WHERE {which}", values)
+    tx.connection.executemany("DELETE FROM lq_attempts WHERE message = ?", keys)
+    tx.connection.executemany("DELETE FROM lq_dependencies WHERE dependent = ?", keys)
     return len(keys)
 
 
 def cancel_run(tx: Tx, run_id: str) -> int:
     row = tx.connection.execute(
-        "UPDATE runs SET cancelled_at = coalesce(cancelled_at, ?) WHERE namespace = ? AND name = ? RETURNING id",
+        "UPDATE lq_runs SET cancelled_at = coalesce(cancelled_at, ?) WHERE namespace = ? AND name = ? RETURNING id",
         (tx.now, tx.store.namespace_id, run_id),
     ).fetchall()
     if not row:
         return 0
     live = tx.connection.execute(
-        "SELECT m.key, q.name FROM messages AS m JOIN queues AS q ON q.id = m.queue "
+        "SELECT m.key, q.name FROM lq_messages AS m JOIN lq_queues AS q ON q.id = m.queue "
         "WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC",
         (row[0][0],),
     ).fetchall()
@@ -123,7 +123,7 @@ def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
         if not _write_record(tx, write):
             where = (tx.store.namespace_id, write.kind, write.key)
             row = tx.connection.execute(
-                "SELECT version FROM records WHERE namespace = ? AND kind = ? AND key = ?", where
+                "SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?", where
             ).fetchone()
             raise RecordConflict(
                 f"record {write.key!r} of kind {write.kind!r} is in version {0 if row is None else row[0]}, not "
@@ -151,7 +151,7 @@ def _write_record(tx: Tx, write: RecordWrite) -> bool:
 
 def _is_absent(tx: Tx, write: RecordWrite) -> bool:
     where = (tx.store.namespace_id, write.kind, write.key)
-    found = tx.connection.execute("SELECT 1 FROM records WHERE namespace = ? AND kind = ? AND key = ?", where)
+    found = tx.connection.execute("SELECT 1 FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?", where)
     return found.fetchone() is None
 
 
@@ -159,28 +159,28 @@ def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
     queue = tx.queue_id(topic)
     if wanted:
         changed = tx.connection.execute(
-            "INSERT INTO subscriptions (topic, subscriber, n) "
-            "SELECT ?1, ?2, coalesce(max(n), 0) + 1 FROM subscriptions WHERE topic = ?1 ON CONFLICT DO NOTHING",
+            "INSERT INTO lq_subscriptions (topic, subscriber, n) "
+            "SELECT ?1, ?2, coalesce(max(n), 0) + 1 FROM lq_subscriptions WHERE topic = ?1 ON CONFLICT DO NOTHING",
             (queue, subscriber),
         ).rowcount
     else:
         changed = tx.connection.execute(
-            "DELETE FROM subscriptions WHERE topic = ? AND subscriber = ?", (queue, subscriber)
+            "DELETE FROM lq_subscriptions WHERE topic = ? AND subscriber = ?", (queue, subscriber)
         ).rowcount
     if changed:
-        tx.connection.execute("UPDATE queues SET subscriptions = subscriptions + 1 WHERE id = ?", (queue,))
+        tx.connection.execute("UPDATE lq_queues SET subscriptions = subscriptions + 1 WHERE id = ?", (queue,))
     return bool(changed)
 
 
 def set_paused(tx: Tx, name: str, paused: bool) -> None:
     tx.connection.execute(
-        "UPDATE line SET since = ? WHERE queue = ? AND part = 0", (tx.now if paused else None, tx.queue_id(name))
+        "UPDATE lq_line SET since = ? WHERE queue = ? AND part = 0", (tx.now if paused else None, tx.queue_id(name))
     )
 
 
 def heartbeat(tx: Tx, name: str, worker_id: str, leases: int) -> None:
     tx.connection.execute(
-        "INSERT INTO workers (queue, worker, last_seen, leases) VALUES (?, ?, ?, ?) "
+        "INSERT INTO lq_workers (queue, worker, last_seen, leases) VALUES (?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET last_seen = excluded.last_seen, leases = leases + excluded.leases",
         (tx.queue_id(name), worker_id, tx.now, leases),
     )

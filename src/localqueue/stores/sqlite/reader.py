@@ -76,7 +76,7 @@ class ReadsQueues:
         if known is None:
             row = self._reader.run(
                 lambda connection: connection.execute(
-                    "SELECT id FROM queues WHERE namespace = ? AND name = ?", (self.namespace_id, name)
+                    "SELECT id FROM lq_queues WHERE namespace = ? AND name = ?", (self.namespace_id, name)
                 ).fetchone()
             )
             if row is None:
@@ -112,7 +112,7 @@ class ReadsQueues:
     def queues(self) -> list[str]:
         rows = self._reader.run(
             lambda connection: connection.execute(
-                "SELECT name FROM queues WHERE namespace = ? ORDER BY name", (self.namespace_id,)
+                "SELECT name FROM lq_queues WHERE namespace = ? ORDER BY name", (self.namespace_id,)
             ).fetchall()
         )
         return [row[0] for row in rows]

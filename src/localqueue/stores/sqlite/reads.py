@@ -17,11 +17,11 @@ def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
     """Messages by state, with those that are due counted as what the next claim would make of them."""
     until, ready, delayed, waiting, blocked, dead, expired, cancelled = connection.execute(
         "SELECT head.until, tail.count - head.count, q.delayed, q.waiting, q.blocked, q.dead, q.expired, q.cancelled "
-        "FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
-        "JOIN line AS tail ON tail.queue = q.id AND tail.part = 3 WHERE q.id = ?",
+        "FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
+        "JOIN lq_line AS tail ON tail.queue = q.id AND tail.part = 3 WHERE q.id = ?",
         (queue,),
     ).fetchone()
-    (inflight,) = connection.execute("SELECT count(*) FROM line WHERE queue = ? AND part = 1", (queue,)).fetchone()
+    (inflight,) = connection.execute("SELECT count(*) FROM lq_line WHERE queue = ? AND part = 1", (queue,)).fetchone()
     kept: list[int] = [ready, delayed, inflight, waiting, blocked, dead, expired, cancelled]
     if until <= now:
         for state, outlived, exhausted, count in _overdue(connection, queue, now):
@@ -34,10 +34,10 @@ def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
 def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tuple[int, int, int, int]]:
     """Due messages by state, whether their time to live is over, and whether they have used up their attempts."""
     return connection.execute(
-        "SELECT state, coalesce(expires_at <= ?2, 0), 0, count(*) FROM messages "
+        "SELECT state, coalesce(expires_at <= ?2, 0), 0, count(*) FROM lq_messages "
         "WHERE queue = ?1 AND due_at <= ?2 GROUP BY 1, 2 "
         "UNION ALL SELECT 2, coalesce(m.expires_at <= ?2, 0), coalesce(l.count - m.forgiven >= l.most, 0), count(*) "
-        "FROM line AS l JOIN messages AS m ON m.key = l.key "
+        "FROM lq_line AS l JOIN lq_messages AS m ON m.key = l.key "
         "WHERE l.queue = ?1 AND l.part = 1 AND l.until <= ?2 GROUP BY 2, 3",
         (queue, now),
     ).fetchall()
@@ -46,16 +46,17 @@ def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tup
 def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
     kept = counts(connection, queue, now)
     paused_at, dropped = connection.execute(
-        "SELECT head.since, q.dropped FROM queues AS q JOIN line AS head ON head.queue = q.id AND head.part = 0 "
+        "SELECT head.since, q.dropped FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
         "WHERE q.id = ?",
         (queue,),
     ).fetchone()
     inflight = connection.execute(
-        "SELECT by, count(*), min(since), sum(since) FROM line WHERE queue = ? AND part = 1 AND until > ? GROUP BY by",
+        "SELECT by, count(*), min(since), sum(since) FROM lq_line "
+        "WHERE queue = ? AND part = 1 AND until > ? GROUP BY by",
         (queue, now),
     ).fetchall()
     workers = connection.execute(
-        "SELECT worker, leases, last_seen FROM workers WHERE queue = ? ORDER BY worker", (queue,)
+        "SELECT worker, leases, last_seen FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
     ).fetchall()
     leased = sum(row[1] for row in inflight)
     return QueueStats(
@@ -83,12 +84,12 @@ def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) ->
     """Age of the message that has been available longest, counting those that are due but not claimed since."""
     first = _ready_since(connection, queue)
     (delayed,) = connection.execute(
-        "SELECT min(due_at) FROM messages WHERE queue = ?1 AND due_at <= ?2 AND state = 1 "
+        "SELECT min(due_at) FROM lq_messages WHERE queue = ?1 AND due_at <= ?2 AND state = 1 "
         "AND (expires_at IS NULL OR expires_at > ?2)",
         (queue, now),
     ).fetchone()
     (lease,) = connection.execute(
-        "SELECT min(until) FROM line WHERE queue = ? AND part = 1 AND until <= ?", (queue, now)
+        "SELECT min(until) FROM lq_line WHERE queue = ? AND part = 1 AND until <= ?", (queue, now)
     ).fetchone()
     since = [at for at in (first, delayed, lease) if at is not None]
     return max(0.0, now - min(since)) if since else 0.0
@@ -96,7 +97,7 @@ def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) ->
 
 def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
     """When the ready message that waits longest became available: the first in line, unless priorities differ."""
-    line = "SELECT rank, position FROM line WHERE queue = ? AND part = 2 ORDER BY rank"
+    line = "SELECT rank, position FROM lq_line WHERE queue = ? AND part = 2 ORDER BY rank"
     first = connection.execute(f"{line}, position LIMIT 1", (queue,)).fetchone()
     if first is None:
         return None
@@ -109,7 +110,7 @@ def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
 def prunable(connection: sqlite3.Connection, queue: int, state: str, ended_before: float) -> int:
     """How many messages of a state left delivery by then."""
     (count,) = connection.execute(
-        "SELECT count(*) FROM messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?",
+        "SELECT count(*) FROM lq_messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?",
         (queue, CODE[state], ended_before),
     ).fetchone()
     return int(count)
@@ -143,7 +144,7 @@ def scan(
         where += (
             " AND m.key > :after"
             if order == "m.key"
-            else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM messages WHERE key = :after)"
+            else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM lq_messages WHERE key = :after)"
         )
     rows = connection.execute(f"{sql.FULL_ROW} WHERE {where} ORDER BY {order} LIMIT :limit", values).fetchall()
     return [stored_message(ids, connection, row) for row in rows]
@@ -151,12 +152,12 @@ def scan(
 
 def run(connection: sqlite3.Connection, namespace: int, run_id: str) -> RunStats | None:
     row = connection.execute(
-        "SELECT id, total, done FROM runs WHERE namespace = ? AND name = ?", (namespace, run_id)
+        "SELECT id, total, done FROM lq_runs WHERE namespace = ? AND name = ?", (namespace, run_id)
     ).fetchone()
     if row is None:
         return None
     states = connection.execute(
-        "SELECT iif(l.key IS NULL, m.state, 2), count(*) FROM messages AS m LEFT JOIN line AS l "
+        "SELECT iif(l.key IS NULL, m.state, 2), count(*) FROM lq_messages AS m LEFT JOIN lq_line AS l "
         "ON l.queue = m.queue AND l.part = 1 AND l.rank = 0 AND l.position = 0 AND l.key = m.key "
         "WHERE m.run = ? GROUP BY 1",
         (row[0],),
@@ -176,14 +177,14 @@ def run_messages(
 
 def upstream(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) -> list[str]:
     rows = connection.execute(
-        "SELECT d.upstream FROM dependencies AS d JOIN messages AS m ON m.key = d.dependent "
+        "SELECT d.upstream FROM lq_dependencies AS d JOIN lq_messages AS m ON m.key = d.dependent "
         "WHERE d.dependent = ? AND m.queue = ? ORDER BY d.upstream",
         (ids.key_of(message_id), queue),
     ).fetchall()
     return [ids.id_of(row[0]) for row in rows]
 
 
-_RECORDS = "SELECT kind, key, value, version, updated_at FROM records WHERE namespace = ? AND kind = ?"
+_RECORDS = "SELECT kind, key, value, version, updated_at FROM lq_records WHERE namespace = ? AND kind = ?"
 RECORD = f"{_RECORDS} AND key = ?"
 
 
@@ -195,20 +196,20 @@ def records(connection: sqlite3.Connection, namespace: int, kind: str, after: st
 
 
 def subscriptions(connection: sqlite3.Connection, queue: int) -> Subscriptions:
-    (version,) = connection.execute("SELECT subscriptions FROM queues WHERE id = ?", (queue,)).fetchone()
-    rows = connection.execute("SELECT subscriber FROM subscriptions WHERE topic = ? ORDER BY n", (queue,)).fetchall()
+    (version,) = connection.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (queue,)).fetchone()
+    rows = connection.execute("SELECT subscriber FROM lq_subscriptions WHERE topic = ? ORDER BY n", (queue,)).fetchall()
     return Subscriptions(version, tuple(row[0] for row in rows))
 
 
 def is_paused(connection: sqlite3.Connection, queue: int) -> bool:
-    (since,) = connection.execute("SELECT since FROM line WHERE queue = ? AND part = 0", (queue,)).fetchone()
+    (since,) = connection.execute("SELECT since FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
     return since is not None
 
 
 def next_expiry(connection: sqlite3.Connection, queue: int, now: float) -> float:
     """When the next ready or blocked message outlives its time, which makes room."""
     (due,) = connection.execute(
-        "SELECT coalesce(min(due_at), 9e999) FROM messages WHERE queue = ? AND due_at > ? AND state IN (0, 4)",
+        "SELECT coalesce(min(due_at), 9e999) FROM lq_messages WHERE queue = ? AND due_at > ? AND state IN (0, 4)",
         (queue, now),
     ).fetchone()
     return float(due)

@@ -18,7 +18,7 @@ def from_json(text: str | None) -> Any:
 
 def finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.Attempt]:
     rows = connection.execute(
-        "SELECT attempt, event, at, leased_at, leased_by, error FROM attempts WHERE message = ? ORDER BY n", (key,)
+        "SELECT attempt, event, at, leased_at, leased_by, error FROM lq_attempts WHERE message = ? ORDER BY n", (key,)
     ).fetchall()
     return [
         rules.Attempt(attempt, event, at, leased_at, leased_by, from_json(error))

@@ -1,12 +1,14 @@
 """Creating, recognising and migrating the file.
 
-`application_id` marks a file as ours, `user_version` is the schema's version. A migration is one SQL text that leads
-from a version to the next; all pending ones run in one transaction, so that a crash leaves the old version.
+`application_id` marks a file as ours, `user_version` is the schema's version. In a file that belongs to an application,
+both are its own: there the version is in the table `lq_schema`. A migration is one SQL text that leads from a version
+to the next; all pending ones run in one transaction, so that a crash leaves the old version.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from typing import NamedTuple
 
 from localqueue.errors import QueueStoreVersionError
 from localqueue.ids import new_secret
@@ -22,20 +24,26 @@ def current_version() -> int:
     return len(MIGRATIONS) + 1
 
 
-def prepare(connection: sqlite3.Connection, path: str) -> None:
+def prepare(connection: sqlite3.Connection, path: str, *, shared: bool = False) -> None:
     """Make sure the file has the current schema; several processes may do so at once. Busy leaves it as it was."""
-    if recognise(connection, path) == current_version():
+    if recognise(connection, path, shared=shared) == current_version():
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = recognise(connection, path)
+        version = recognise(connection, path, shared=shared)
+        file = _look(connection)
         if version == 0:
             run_script(connection, sql.SCHEMA)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             version = 1
         for migration in MIGRATIONS[version - 1 :]:
             run_script(connection, migration)
-        connection.execute(f"PRAGMA user_version = {current_version()}")
+        if file.is_ours or file.is_empty:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {current_version()}")
+        else:
+            connection.execute("CREATE TABLE IF NOT EXISTS lq_schema (version INTEGER NOT NULL)")
+            connection.execute("DELETE FROM lq_schema")
+            connection.execute("INSERT INTO lq_schema VALUES (?)", (current_version(),))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -43,27 +51,59 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def recognise(connection: sqlite3.Connection, path: str) -> int:
-    """The schema version, 0 for an empty file; refuses what is not ours or too new. Changes nothing."""
-    owner, version, tables = connection.execute(
-        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
-        "FROM pragma_application_id, pragma_user_version"
-    ).fetchone()
-    if owner == APPLICATION_ID:
-        if version > current_version():
-            raise QueueStoreVersionError(
-                f"unsupported SQLite queue schema version: {version}; expected at most {current_version()}: "
-                f"{path!r} was written by a newer localqueue, upgrade this one",
-                path=path,
-            )
-        return int(version)
-    if owner != 0 or version != 0 or tables:
+def recognise(connection: sqlite3.Connection, path: str, *, shared: bool = False) -> int:
+    """The schema version, 0 when there is none yet; refuses what is not ours or too new. Changes nothing.
+
+    With `shared` the file may belong to an application that has its own tables in it.
+    """
+    file = _look(connection)
+    version = file.version
+    if version > current_version():
         raise QueueStoreVersionError(
-            f"{path!r} is a SQLite database of another program (application_id {owner}, user_version {version}); "
-            "nothing was changed, choose another store_path",
+            f"unsupported SQLite queue schema version: {version}; expected at most {current_version()}: "
+            f"{path!r} was written by a newer localqueue, upgrade this one",
             path=path,
         )
-    return 0
+    if version == 0 and not (file.is_empty or shared):
+        raise QueueStoreVersionError(
+            f"{path!r} is a SQLite database of another program (application_id {file.owner}, user_version "
+            f"{file.user_version}); nothing was changed, choose another store_path, or open it with "
+            "SQLiteQueueStore(path, shared=True) if messages are to live beside its tables",
+            path=path,
+        )
+    return version
+
+
+class _File(NamedTuple):
+    """What a file says about itself, at one moment."""
+
+    owner: int
+    user_version: int
+    tables: int
+    shared_version: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.owner or self.user_version or self.tables)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.owner == APPLICATION_ID
+
+    @property
+    def version(self) -> int:
+        return self.user_version if self.is_ours else self.shared_version
+
+
+def _look(connection: sqlite3.Connection) -> _File:
+    """The file itself is asked in one statement, because another process may be making it."""
+    owner, version, tables, shared = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema), "
+        "(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'lq_schema') "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    shared_version = connection.execute("SELECT version FROM lq_schema").fetchone()[0] if shared else 0
+    return _File(owner, version, tables, shared_version)
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:
@@ -78,11 +118,11 @@ def run_script(connection: sqlite3.Connection, script: str) -> None:
 
 def namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
     """Row and secret of a namespace, made on first use."""
-    find = "SELECT id, secret FROM namespaces WHERE name = ?"
+    find = "SELECT id, secret FROM lq_namespaces WHERE name = ?"
     row = connection.execute(find, (name,)).fetchone()
     if row is None:
         connection.execute(
-            "INSERT INTO namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
+            "INSERT INTO lq_namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
         )
         row = connection.execute(find, (name,)).fetchone()
     return int(row[0]), int(row[1])

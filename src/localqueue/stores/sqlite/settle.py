@@ -68,9 +68,9 @@ def follow_ack(
 ) -> None:
     """What an ack sets free: its history, its run's count, its key and the messages that waited for it."""
     if history:
-        tx.connection.execute("DELETE FROM attempts WHERE message = ?", (key,))
+        tx.connection.execute("DELETE FROM lq_attempts WHERE message = ?", (key,))
     if run is not None:
-        tx.connection.execute("UPDATE runs SET done = done + 1 WHERE id = ?", (run,))
+        tx.connection.execute("UPDATE lq_runs SET done = done + 1 WHERE id = ?", (run,))
     if ordering_key is not None:
         tx.free_key(queue, ordering_key)
     if dependents:
@@ -79,11 +79,11 @@ def follow_ack(
 
 def _free_dependents(tx: Tx, upstream: int) -> None:
     freed = tx.connection.execute(
-        "UPDATE messages SET waiting_on = waiting_on - 1 "
-        "WHERE key IN (SELECT dependent FROM dependencies WHERE upstream = ?) RETURNING key, waiting_on, state",
+        "UPDATE lq_messages SET waiting_on = waiting_on - 1 "
+        "WHERE key IN (SELECT dependent FROM lq_dependencies WHERE upstream = ?) RETURNING key, waiting_on, state",
         (upstream,),
     ).fetchall()
-    tx.connection.execute("DELETE FROM dependencies WHERE upstream = ?", (upstream,))
+    tx.connection.execute("DELETE FROM lq_dependencies WHERE upstream = ?", (upstream,))
     for key, waiting_on, state in sorted(freed):
         message = None if waiting_on or state != WAITING else tx.current(key)
         if message is not None:
@@ -105,7 +105,7 @@ def leave_delivery(tx: Tx, message: Current, one: Settle) -> bool:
             if error is not None:
                 _keep_error(tx, message, error)
             if one.forgive and message.state == INFLIGHT:
-                tx.connection.execute("UPDATE messages SET forgiven = forgiven + 1 WHERE key = ?", (message.key,))
+                tx.connection.execute("UPDATE lq_messages SET forgiven = forgiven + 1 WHERE key = ?", (message.key,))
                 tx.land(message, message.available_at, message.expires_at)
             else:
                 tx.land(message, tx.now + one.delay, message.expires_at)
@@ -123,5 +123,5 @@ def leave_delivery(tx: Tx, message: Current, one: Settle) -> bool:
 
 def _keep_error(tx: Tx, message: Current, error: str) -> None:
     tx.connection.execute(
-        "UPDATE messages SET last_error = ?, failed_at = ? WHERE key = ?", (error, tx.now, message.key)
+        "UPDATE lq_messages SET last_error = ?, failed_at = ? WHERE key = ?", (error, tx.now, message.key)
     )

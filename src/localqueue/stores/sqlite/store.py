@@ -49,8 +49,9 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
-    (`FULL`). `timeout` is how long to wait for another process's write lock. Safe to share between threads, to open
-    from many processes, and to carry over a fork.
+    (`FULL`). `timeout` is how long to wait for another process's write lock. With `shared` the file may be that of an
+    application: its tables stay as they are, ours are named `lq_...`, and the file is switched to WAL mode. Safe to
+    share between threads, to open from many processes, and to carry over a fork.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         *,
         namespace: str = "default",
         durability: str = "process",
+        shared: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if durability not in SYNCHRONOUS:
@@ -70,6 +72,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         self.path = os.fspath(path)
         self.durability = durability
         self._timeout = timeout
+        self._shared = shared
         self._namespace = namespace
         self._clock = clock
         self._closed = False
@@ -79,10 +82,11 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         fork.track(self)
 
     def _open(self) -> None:
-        connection = self._connect(recognise=lambda connection: schema.recognise(connection, self.path))
+        shared = self._shared
+        connection = self._connect(recognise=lambda c: schema.recognise(c, self.path, shared=shared))
         try:
             with translated(self.path):
-                patiently(lambda: schema.prepare(connection, self.path), self.path, self._timeout)
+                patiently(lambda: schema.prepare(connection, self.path, shared=shared), self.path, self._timeout)
                 self.namespace_id, secret = patiently(
                     lambda: schema.namespace(connection, self._namespace), self.path, self._timeout
                 )
@@ -248,7 +252,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         return str(self._reader.run(lambda c: c.execute("PRAGMA database_list").fetchone()[2]))
 
     def queue_name(self, connection: sqlite3.Connection, queue: int) -> str:
-        return str(connection.execute("SELECT name FROM queues WHERE id = ?", (queue,)).fetchone()[0])
+        return str(connection.execute("SELECT name FROM lq_queues WHERE id = ?", (queue,)).fetchone()[0])
 
     # operations
 

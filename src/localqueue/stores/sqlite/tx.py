@@ -89,11 +89,11 @@ class Tx:
         if known is not None:
             return known
         row: int = self.connection.execute(
-            "INSERT INTO queues (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name RETURNING id",
+            "INSERT INTO lq_queues (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name RETURNING id",
             (self.store.namespace_id, name),
         ).fetchall()[0][0]
         self.connection.execute(
-            "INSERT OR IGNORE INTO line (queue, part, rank, position, key, count, until) "
+            "INSERT OR IGNORE INTO lq_line (queue, part, rank, position, key, count, until) "
             "VALUES (?1, 0, 0, 0, 0, 0, 9e999), (?1, 3, 0, 0, 0, 0, NULL)",
             (row,),
         )
@@ -185,7 +185,7 @@ class Tx:
             self.connection.execute(sql.END_LEASE, (message.queue, message.key, message.token))
         elif message.state == READY:
             self.connection.execute(
-                "DELETE FROM line WHERE queue = ? AND part = 2 AND rank = ? AND position = ? AND key = ?",
+                "DELETE FROM lq_line WHERE queue = ? AND part = 2 AND rank = ? AND position = ? AND key = ?",
                 (message.queue, -message.priority, message.available_at, message.key),
             )
             self.count(message.queue, READY, -1)
@@ -194,10 +194,10 @@ class Tx:
 
     def delete(self, message: Current) -> None:
         """Remove a message with all that belongs to it, but not the messages that wait for it."""
-        self.connection.execute("DELETE FROM messages WHERE key = ?", (message.key,))
+        self.connection.execute("DELETE FROM lq_messages WHERE key = ?", (message.key,))
         self._leave(message)
-        self.connection.execute("DELETE FROM attempts WHERE message = ?", (message.key,))
-        self.connection.execute("DELETE FROM dependencies WHERE dependent = ?", (message.key,))
+        self.connection.execute("DELETE FROM lq_attempts WHERE message = ?", (message.key,))
+        self.connection.execute("DELETE FROM lq_dependencies WHERE dependent = ?", (message.key,))
         if message.holds_key:
             self.free_key(message.queue, message.ordering_key)
 
@@ -221,7 +221,7 @@ class Tx:
     def mark_removed(self, keys: Sequence[int], why: str) -> None:
         """Remember of messages that are about to be deleted that they were not acked."""
         code = JOURNAL_CODES[why]
-        self.connection.executemany("INSERT OR IGNORE INTO removed VALUES (?, ?)", [(key, code) for key in keys])
+        self.connection.executemany("INSERT OR IGNORE INTO lq_removed VALUES (?, ?)", [(key, code) for key in keys])
         if self.observed:
             for message in filter(None, map(self.current, keys)):
                 self.note(why, message)
@@ -230,16 +230,16 @@ class Tx:
         """Add to a message's history, forgetting what is older than the last attempts."""
         self.note(event, message, error)
         n: int = self.connection.execute(
-            "UPDATE messages SET history = history + 1 WHERE key = ? RETURNING history", (message.key,)
+            "UPDATE lq_messages SET history = history + 1 WHERE key = ? RETURNING history", (message.key,)
         ).fetchall()[0][0]
         self.connection.execute(
-            "INSERT INTO attempts (message, n, attempt, event, at, leased_at, leased_by, error) "
+            "INSERT INTO lq_attempts (message, n, attempt, event, at, leased_at, leased_by, error) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (message.key, n, message.attempts, event, self.now, message.leased_at, message.leased_by, error),
         )
         if n > HISTORY_LIMIT:
             self.connection.execute(
-                "DELETE FROM attempts WHERE message = ? AND n = ?", (message.key, n - HISTORY_LIMIT)
+                "DELETE FROM lq_attempts WHERE message = ? AND n = ?", (message.key, n - HISTORY_LIMIT)
             )
 
     def free_key(self, queue: int, ordering_key: str | None) -> None:
@@ -261,7 +261,7 @@ class Tx:
             return False
         return bool(
             self.connection.execute(
-                "SELECT 1 FROM messages WHERE queue = ? AND ordering_key = ? AND state IN (0, 1) LIMIT 1",
+                "SELECT 1 FROM lq_messages WHERE queue = ? AND ordering_key = ? AND state IN (0, 1) LIMIT 1",
                 (queue, ordering_key),
             ).fetchall()
         )
@@ -280,7 +280,7 @@ class Tx:
     def run(self, run_id: str) -> int:
         """The row of a run that still takes messages, made on first use."""
         row = self.connection.execute(
-            "INSERT INTO runs (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name "
+            "INSERT INTO lq_runs (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name "
             "RETURNING id, cancelled_at",
             (self.store.namespace_id, run_id),
         ).fetchall()[0]

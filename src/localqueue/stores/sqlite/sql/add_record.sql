@@ -1,3 +1,3 @@
-INSERT INTO records (namespace, kind, key, value, version, updated_at)
+INSERT INTO lq_records (namespace, kind, key, value, version, updated_at)
 VALUES (:namespace, :kind, :key, :value, :version, :now)
 ON CONFLICT DO NOTHING

@@ -1,1 +1,1 @@
-UPDATE line SET count = count + ? WHERE queue = ? AND part = 3 AND rank = 0 AND position = 0 AND key = 0
+UPDATE lq_line SET count = count + ? WHERE queue = ? AND part = 3 AND rank = 0 AND position = 0 AND key = 0

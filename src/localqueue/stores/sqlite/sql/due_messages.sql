@@ -1,1 +1,1 @@
-SELECT key FROM messages WHERE queue = ? AND due_at <= ? ORDER BY due_at, key LIMIT ?
+SELECT key FROM lq_messages WHERE queue = ? AND due_at <= ? ORDER BY due_at, key LIMIT ?

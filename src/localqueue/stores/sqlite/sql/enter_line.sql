@@ -1,1 +1,1 @@
-INSERT INTO line (queue, part, rank, position, key, count, until) VALUES (?, 2, ?, ?, ?, ?, ?)
+INSERT INTO lq_line (queue, part, rank, position, key, count, until) VALUES (?, 2, ?, ?, ?, ?, ?)

@@ -1,68 +1,68 @@
 -- Every change of a message writes its entry in the transaction of the change, whichever process makes it.
 -- The types are numbered in localqueue.events.journal.
 
-CREATE TRIGGER IF NOT EXISTS journal_put AFTER INSERT ON messages BEGIN
-  INSERT INTO journal (id, queue, type, at, key, payload, codec)
-  SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec FROM next_entry WHERE queue = NEW.queue;
-  INSERT INTO journal (id, queue, type, at, key, attempt)
-  SELECT id, queue, 7, NEW.ended_at, NEW.key, 0 FROM next_entry WHERE queue = NEW.queue AND NEW.state = 6;
+CREATE TRIGGER IF NOT EXISTS lq_journal_put AFTER INSERT ON lq_messages BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, payload, codec)
+  SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec FROM lq_next_entry WHERE queue = NEW.queue;
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt)
+  SELECT id, queue, 7, NEW.ended_at, NEW.key, 0 FROM lq_next_entry WHERE queue = NEW.queue AND NEW.state = 6;
 END;
 
-CREATE TRIGGER IF NOT EXISTS journal_claimed AFTER UPDATE OF part ON line WHEN NEW.part = 1 BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, worker)
-  SELECT id, queue, 2, NEW.since, NEW.key, NEW.count, NEW.by FROM next_entry WHERE queue = NEW.queue;
+CREATE TRIGGER IF NOT EXISTS lq_journal_claimed AFTER UPDATE OF part ON lq_line WHEN NEW.part = 1 BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, worker)
+  SELECT id, queue, 2, NEW.since, NEW.key, NEW.count, NEW.by FROM lq_next_entry WHERE queue = NEW.queue;
 END;
 
-CREATE TRIGGER IF NOT EXISTS journal_leased AFTER INSERT ON line WHEN NEW.part = 1 BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, worker)
-  SELECT id, queue, 2, NEW.since, NEW.key, NEW.count, NEW.by FROM next_entry WHERE queue = NEW.queue;
+CREATE TRIGGER IF NOT EXISTS lq_journal_leased AFTER INSERT ON lq_line WHEN NEW.part = 1 BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, worker)
+  SELECT id, queue, 2, NEW.since, NEW.key, NEW.count, NEW.by FROM lq_next_entry WHERE queue = NEW.queue;
 END;
 
-CREATE TRIGGER IF NOT EXISTS journal_renewed AFTER UPDATE OF until ON line WHEN NEW.part = 1 AND OLD.part = 1 BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, worker)
-  SELECT id, queue, 3, localqueue_now(), NEW.key, NEW.count, NEW.by FROM next_entry WHERE queue = NEW.queue;
+CREATE TRIGGER IF NOT EXISTS lq_journal_renewed AFTER UPDATE OF until ON lq_line WHEN NEW.part = 1 AND OLD.part = 1 BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, worker)
+  SELECT id, queue, 3, localqueue_now(), NEW.key, NEW.count, NEW.by FROM lq_next_entry WHERE queue = NEW.queue;
 END;
 
 -- Before, because its lease goes with it.
-CREATE TRIGGER IF NOT EXISTS journal_gone BEFORE DELETE ON messages BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, worker)
-  SELECT n.id, n.queue, coalesce((SELECT why FROM removed WHERE key = OLD.key), 4), localqueue_now(), OLD.key,
+CREATE TRIGGER IF NOT EXISTS lq_journal_gone BEFORE DELETE ON lq_messages BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, worker)
+  SELECT n.id, n.queue, coalesce((SELECT why FROM lq_removed WHERE key = OLD.key), 4), localqueue_now(), OLD.key,
          coalesce(l.count, OLD.attempts), l.by
-    FROM next_entry AS n
-    LEFT JOIN line AS l
+    FROM lq_next_entry AS n
+    LEFT JOIN lq_line AS l
       ON l.queue = OLD.queue AND l.part = 1 AND l.rank = 0 AND l.position = 0 AND l.key = OLD.key
    WHERE n.queue = OLD.queue;
 END;
 
-CREATE TRIGGER IF NOT EXISTS journal_attempt AFTER INSERT ON attempts BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, worker, error)
+CREATE TRIGGER IF NOT EXISTS lq_journal_attempt AFTER INSERT ON lq_attempts BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, worker, error)
   SELECT n.id, n.queue,
          CASE NEW.event WHEN 'released' THEN 5 WHEN 'dead_lettered' THEN 6 WHEN 'expired' THEN 7
                         WHEN 'lease_expired' THEN 8 WHEN 'cancelled' THEN 9 WHEN 'requeued' THEN 10 END,
          NEW.at, NEW.message, NEW.attempt, NEW.leased_by, NEW.error
-    FROM messages AS m JOIN next_entry AS n ON n.queue = m.queue WHERE m.key = NEW.message;
+    FROM lq_messages AS m JOIN lq_next_entry AS n ON n.queue = m.queue WHERE m.key = NEW.message;
 END;
 
 -- A message that left delivery although its history says something else: a lease that expired once too often, a
 -- release or an upstream's ack after the time to live.
-CREATE TRIGGER IF NOT EXISTS journal_ended AFTER UPDATE OF state ON messages
+CREATE TRIGGER IF NOT EXISTS lq_journal_ended AFTER UPDATE OF state ON lq_messages
 WHEN NEW.state >= 5 AND OLD.state < 5
- AND NOT EXISTS (SELECT 1 FROM attempts WHERE message = NEW.key AND n = NEW.history
+ AND NOT EXISTS (SELECT 1 FROM lq_attempts WHERE message = NEW.key AND n = NEW.history
                     AND event = CASE NEW.state WHEN 5 THEN 'dead_lettered' WHEN 6 THEN 'expired' ELSE 'cancelled' END)
 BEGIN
-  INSERT INTO journal (id, queue, type, at, key, attempt, error)
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, error)
   SELECT id, queue, CASE NEW.state WHEN 5 THEN 6 WHEN 6 THEN 7 ELSE 9 END, NEW.ended_at, NEW.key, NEW.attempts,
          CASE NEW.state WHEN 5 THEN NEW.last_error END
-    FROM next_entry WHERE queue = NEW.queue;
+    FROM lq_next_entry WHERE queue = NEW.queue;
 END;
 
 -- Retention: every 64 entries look at the 128 oldest.
-CREATE TRIGGER IF NOT EXISTS journal_kept AFTER INSERT ON journal
+CREATE TRIGGER IF NOT EXISTS lq_journal_kept AFTER INSERT ON lq_journal
 WHEN NEW.id % 64 = 0
- AND EXISTS (SELECT 1 FROM journals WHERE namespace = NEW.id >> 48 AND coalesce(keep_events, keep_seconds) IS NOT NULL)
+ AND EXISTS (SELECT 1 FROM lq_journals WHERE namespace = NEW.id >> 48 AND coalesce(keep_events, keep_seconds) IS NOT NULL)
 BEGIN
-  DELETE FROM journal
-   WHERE id IN (SELECT id FROM journal WHERE id >= (NEW.id >> 48) << 48 AND id < NEW.id ORDER BY id LIMIT 128)
-     AND (id <= NEW.id - (SELECT keep_events FROM journals WHERE namespace = NEW.id >> 48)
-          OR at < NEW.at - (SELECT keep_seconds FROM journals WHERE namespace = NEW.id >> 48));
+  DELETE FROM lq_journal
+   WHERE id IN (SELECT id FROM lq_journal WHERE id >= (NEW.id >> 48) << 48 AND id < NEW.id ORDER BY id LIMIT 128)
+     AND (id <= NEW.id - (SELECT keep_events FROM lq_journals WHERE namespace = NEW.id >> 48)
+          OR at < NEW.at - (SELECT keep_seconds FROM lq_journals WHERE namespace = NEW.id >> 48));
 END;

@@ -1,1 +1,1 @@
-DELETE FROM line WHERE queue = ? AND part = 2 AND (rank, position, key) <= (?, ?, ?)
+DELETE FROM lq_line WHERE queue = ? AND part = 2 AND (rank, position, key) <= (?, ?, ?)

@@ -1,7 +1,7 @@
 SELECT l.rank, l.position, l.key, l.count,
        m.payload, m.codec, m.priority, m.created_at, coalesce(m.available_at, m.created_at), m.headers, m.dedupe_key,
        m.ordering_key, m.expires_at, m.run, m.last_error, m.failed_at, m.history
-  FROM line AS l JOIN messages AS m ON m.key = l.key
+  FROM lq_line AS l JOIN lq_messages AS m ON m.key = l.key
  WHERE l.queue = ? AND l.part = 2
  ORDER BY l.rank, l.position, l.key
  LIMIT ?

@@ -1,1 +1,1 @@
-INSERT INTO putting (key, queue, priority, created_at, payload, codec) VALUES (?, ?, 0, ?, ?, ?)
+INSERT INTO lq_putting (key, queue, priority, created_at, payload, codec) VALUES (?, ?, 0, ?, ?, ?)

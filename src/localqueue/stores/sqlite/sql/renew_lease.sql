@@ -1,2 +1,2 @@
-UPDATE line SET until = ?
+UPDATE lq_line SET until = ?
  WHERE queue = ? AND part = 1 AND rank = 0 AND position = 0 AND key = ? AND count = ?

@@ -1,12 +1,12 @@
 -- Schema version 1. States: 0 ready, 1 delayed, 2 inflight, 3 waiting, 4 blocked, 5 dead, 6 expired, 7 cancelled.
 
-CREATE TABLE namespaces (
+CREATE TABLE lq_namespaces (
   id     INTEGER PRIMARY KEY,
   name   TEXT NOT NULL UNIQUE,
   secret INTEGER NOT NULL               -- checks message ids, see localqueue.ids
 );
 
-CREATE TABLE queues (
+CREATE TABLE lq_queues (
   id            INTEGER PRIMARY KEY,
   namespace     INTEGER NOT NULL,
   name          TEXT NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE queues (
 
 -- A message from put to ack. A row is written when it is put, when something goes wrong, and when it is removed; being
 -- leased does not touch it.
-CREATE TABLE messages (
+CREATE TABLE lq_messages (
   key          INTEGER PRIMARY KEY,         -- the first half of the message id
   queue        INTEGER NOT NULL,
   state        INTEGER NOT NULL,            -- 0: in line, see below
@@ -48,11 +48,11 @@ CREATE TABLE messages (
   ended_at     REAL                         -- when it became dead, expired or cancelled
 );
 
-CREATE INDEX messages_due ON messages (queue, due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX messages_ended ON messages (queue, state, ended_at) WHERE ended_at IS NOT NULL;
-CREATE UNIQUE INDEX messages_dedupe ON messages (queue, dedupe_key) WHERE dedupe_key IS NOT NULL AND ended_at IS NULL;
-CREATE INDEX messages_ordering ON messages (queue, ordering_key, state) WHERE ordering_key IS NOT NULL;
-CREATE INDEX messages_run ON messages (run) WHERE run IS NOT NULL;
+CREATE INDEX lq_messages_due ON lq_messages (queue, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX lq_messages_ended ON lq_messages (queue, state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE UNIQUE INDEX lq_messages_dedupe ON lq_messages (queue, dedupe_key) WHERE dedupe_key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX lq_messages_ordering ON lq_messages (queue, ordering_key, state) WHERE ordering_key IS NOT NULL;
+CREATE INDEX lq_messages_run ON lq_messages (run) WHERE run IS NOT NULL;
 
 -- The line of each queue, in the order of its parts:
 --   0  the head row: count = messages that left the ready part, until = lower bound of the next timer,
@@ -65,7 +65,7 @@ CREATE INDEX messages_run ON messages (run) WHERE run IS NOT NULL;
 -- Head, leases and the next ready messages are neighbours in one B-tree, as are the last ready message and the tail row.
 -- A put writes one page here and one of messages, a lease one page, an ack one here and one of messages; and
 -- the number of ready messages is tail.count - head.count, whatever the backlog.
-CREATE TABLE line (
+CREATE TABLE lq_line (
   queue    INTEGER NOT NULL,
   part     INTEGER NOT NULL,
   rank     INTEGER NOT NULL,
@@ -81,35 +81,35 @@ CREATE TABLE line (
 
 -- The three everyday writes are one statement each, and so one call and one transaction:
 -- an insert into `putting`, an update of the first ready row of `line` to a lease, and a delete from `messages`.
-CREATE VIEW putting AS SELECT key, queue, priority, created_at, payload, codec, headers FROM messages;
+CREATE VIEW lq_putting AS SELECT key, queue, priority, created_at, payload, codec, headers FROM lq_messages;
 
-CREATE TRIGGER message_put INSTEAD OF INSERT ON putting BEGIN
-  INSERT INTO messages (key, queue, state, priority, created_at, payload, codec, headers)
+CREATE TRIGGER lq_message_put INSTEAD OF INSERT ON lq_putting BEGIN
+  INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec, headers)
   VALUES (NEW.key, NEW.queue, 0, NEW.priority, NEW.created_at, NEW.payload, NEW.codec, NEW.headers);
-  INSERT INTO line (queue, part, rank, position, key, count)
+  INSERT INTO lq_line (queue, part, rank, position, key, count)
   VALUES (NEW.queue, 2, -NEW.priority, NEW.created_at, NEW.key, 0);
-  UPDATE line SET count = count + 1 WHERE queue = NEW.queue AND part = 3 AND rank = 0 AND position = 0 AND key = 0;
+  UPDATE lq_line SET count = count + 1 WHERE queue = NEW.queue AND part = 3 AND rank = 0 AND position = 0 AND key = 0;
 END;
 
-CREATE TRIGGER message_claimed AFTER UPDATE OF part ON line BEGIN
-  UPDATE line SET count = count + 1, until = min(until, NEW.until)
+CREATE TRIGGER lq_message_claimed AFTER UPDATE OF part ON lq_line BEGIN
+  UPDATE lq_line SET count = count + 1, until = min(until, NEW.until)
    WHERE queue = NEW.queue AND part = 0 AND rank = 0 AND position = 0 AND key = 0;
 END;
 
-CREATE TRIGGER message_removed AFTER DELETE ON messages BEGIN
-  DELETE FROM line WHERE queue = OLD.queue AND part = 1 AND rank = 0 AND position = 0 AND key = OLD.key;
+CREATE TRIGGER lq_message_removed AFTER DELETE ON lq_messages BEGIN
+  DELETE FROM lq_line WHERE queue = OLD.queue AND part = 1 AND rank = 0 AND position = 0 AND key = OLD.key;
 END;
 
-CREATE TABLE dependencies (
+CREATE TABLE lq_dependencies (
   upstream  INTEGER NOT NULL,
   dependent INTEGER NOT NULL,
   PRIMARY KEY (upstream, dependent)
 ) WITHOUT ROWID;
 
-CREATE INDEX dependencies_dependent ON dependencies (dependent);
+CREATE INDEX lq_dependencies_dependent ON lq_dependencies (dependent);
 
 -- Finished attempts of messages that were released, expired or dead-lettered: the happy path writes none.
-CREATE TABLE attempts (
+CREATE TABLE lq_attempts (
   message   INTEGER NOT NULL,
   n         INTEGER NOT NULL,
   attempt   INTEGER NOT NULL,
@@ -123,12 +123,12 @@ CREATE TABLE attempts (
 
 -- Messages that are removed without being acked, so that nothing can come after them by mistake. Written before the
 -- message goes; `why` is the type of the journal's entry.
-CREATE TABLE removed (
+CREATE TABLE lq_removed (
   key INTEGER PRIMARY KEY,
   why INTEGER NOT NULL
 );
 
-CREATE TABLE runs (
+CREATE TABLE lq_runs (
   id           INTEGER PRIMARY KEY,
   namespace    INTEGER NOT NULL,
   name         TEXT NOT NULL,
@@ -138,7 +138,7 @@ CREATE TABLE runs (
   UNIQUE (namespace, name)
 );
 
-CREATE TABLE workers (
+CREATE TABLE lq_workers (
   queue     INTEGER NOT NULL,
   worker    TEXT NOT NULL,
   leases    INTEGER NOT NULL DEFAULT 0,
@@ -146,14 +146,14 @@ CREATE TABLE workers (
   PRIMARY KEY (queue, worker)
 ) WITHOUT ROWID;
 
-CREATE TABLE subscriptions (
+CREATE TABLE lq_subscriptions (
   topic      INTEGER NOT NULL,
   subscriber TEXT NOT NULL,
   n          INTEGER NOT NULL,
   PRIMARY KEY (topic, subscriber)
 ) WITHOUT ROWID;
 
-CREATE TABLE records (
+CREATE TABLE lq_records (
   namespace  INTEGER NOT NULL,
   kind       TEXT NOT NULL,
   key        TEXT NOT NULL,
@@ -165,7 +165,7 @@ CREATE TABLE records (
 
 -- The journal, which the triggers of `journal_on.sql` write while some namespace has switched it on. The upper bits of
 -- an entry's id are its namespace, so that each has a range of its own; the lower 48 are what the port calls `seq`.
-CREATE TABLE journals (
+CREATE TABLE lq_journals (
   namespace    INTEGER PRIMARY KEY,
   enabled      INTEGER NOT NULL,
   last         INTEGER NOT NULL,            -- no entry up to this id is written any more
@@ -173,7 +173,7 @@ CREATE TABLE journals (
   keep_events  INTEGER
 );
 
-CREATE TABLE journal (
+CREATE TABLE lq_journal (
   id      INTEGER PRIMARY KEY,
   queue   INTEGER NOT NULL,
   type    INTEGER NOT NULL,                 -- see localqueue.events.journal
@@ -187,8 +187,8 @@ CREATE TABLE journal (
 );
 
 -- Where the next entry about a queue goes: no row when its namespace keeps no journal.
-CREATE VIEW next_entry AS
+CREATE VIEW lq_next_entry AS
 SELECT q.id AS queue,
-       max(j.last, coalesce((SELECT max(e.id) FROM journal AS e
+       max(j.last, coalesce((SELECT max(e.id) FROM lq_journal AS e
                               WHERE e.id >= j.namespace << 48 AND e.id < (j.namespace + 1) << 48), 0)) + 1 AS id
-  FROM queues AS q JOIN journals AS j ON j.namespace = q.namespace AND j.enabled;
+  FROM lq_queues AS q JOIN lq_journals AS j ON j.namespace = q.namespace AND j.enabled;
