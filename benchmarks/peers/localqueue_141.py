@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from localqueue import DeliveryPolicy, Empty, SimpleQueue
-from localqueue.worker import Worker
+from localqueue import DeliveryPolicy, Empty, SimpleQueue, Worker
 
 
 class Adapter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,11 @@ from unittest.mock import patch
 from localqueue.cli import main
 
 COMMAND = (sys.executable, "-m", "localqueue.cli")
+
+
+def environment() -> dict[str, str]:
+    """Of a process that finds the handlers of `tests.cli.jobs`."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,14 @@ def has_open(process: subprocess.Popen[str], path: Path) -> bool:
             if os.readlink(f"{descriptors}/{name}") == str(path.resolve()):
                 return True
     return False
+
+
+def send_one_after_another(process: subprocess.Popen[str], *signals: int) -> None:
+    """Each signal when the one before has arrived: two at once may reach different threads, in any order."""
+    status = Path(f"/proc/{process.pid}/status")
+    for number in signals:
+        process.send_signal(number)
+        wait_until(lambda: not re.search(r"^(Sig|Shd)Pnd:\s*0*[1-9a-f]", status.read_text(), re.MULTILINE), "delivery")
 
 
 def put(queue: str, *values: Any) -> list[str]:

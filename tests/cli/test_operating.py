@@ -40,7 +40,7 @@ def test_a_damaged_store_fails_its_check() -> None:
     put("jobs", 1)
     run("queue", "backup", "copy.db")
     with sqlite3.connect("copy.db") as connection:
-        connection.execute("UPDATE queues SET dead = 7")
+        connection.execute("UPDATE lq_queues SET dead = 7")
     connection.close()
     ran = run("queue", "check", "--store-path", "copy.db")
     assert ran.code == 1 and not ran.json["ok"] and ran.json["problems"]

@@ -50,7 +50,8 @@ def report(error: Exception) -> int:
 def say(line: str) -> None:
     """One line on stderr; a stderr that nobody reads is no reason to fail."""
     try:
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{line}\n")  # in one piece: other processes write here too
+        sys.stderr.flush()
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise

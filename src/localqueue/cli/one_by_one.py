@@ -16,7 +16,7 @@ from localqueue.message import QueueMessage
 from localqueue.stores.rules import describe_error
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.decorators import OneByOne
-from localqueue.workers.job import with_job
+from localqueue.workers.job import Job, with_job
 from localqueue.workers.outcome import Call, Outcome, drive
 
 if TYPE_CHECKING:
@@ -95,28 +95,30 @@ class Processing:
 
     def _process(self, message: QueueMessage[Any]) -> bool:
         """Run the handler and settle; whether it succeeded."""
+        one = self._one
         self._log("lease", message)
-        held = self._one.keeper.hold(message)
         try:
-            retryer = self._one.tries.retryer(message)
-            call = Call(with_job, (held.job, retryer, self._handler, message.value))
-            outcome: Outcome = drive(self._one.steps(held.job, call))
+            job = one.hold(message)
+            call = Call(with_job, (job, one.tries.retryer(message), self._try, job))
+            outcome: Outcome = drive(one.steps(job, call))
+            one.settle(outcome)
         except KeyboardInterrupt:  # the second signal: nobody waits for the handler any more
-            self._queue.release(message)
+            one.give_back(message)
             raise
         finally:
-            self._one.keeper.drop(message)
-        try:
-            self._one.finish(outcome)
-        except LeaseLost as error:
-            return self._failed(message, outcome, error)
-        except BaseException as error:
-            if error is not outcome.error:
-                raise
+            one.keeper.drop(message)
+        error = outcome.error
+        if error is None and outcome.state == "lost":
+            error = LeaseLost(message.queue, message.id, message.attempts)
+        if error is not None:
             return self._failed(message, outcome, error)
         self._log(_VERBS[outcome.state], message)
         self._out.facts({"id": message.id, "state": "acked"})
         return True
+
+    def _try(self, job: Job) -> Any:
+        job.begin_try()
+        return self._handler(job.message.value)
 
     def _failed(self, message: QueueMessage[Any], outcome: Outcome, error: BaseException) -> bool:
         verb, problem = _VERBS[outcome.state], describe_error(error)

@@ -63,6 +63,7 @@ def add_(
     replace: Annotated[bool, typer.Option("--replace", help="Change a schedule of this name.")] = False,
 ) -> None:
     """Add a schedule to a queue: --every TIME or --cron EXPRESSION."""
+    from localqueue.errors import ScheduleExists
     from localqueue.policies import PriorityOrdering
     from localqueue.schedules import Scheduler
 
@@ -77,7 +78,10 @@ def add_(
     }
     schedule = _schedule(name, every, start_at, cron, timezone, options)
     with place.open_queue(queue, ordering_policy=PriorityOrdering() if priority else None) as opened:
-        state = Scheduler(opened).add(schedule, replace=replace)
+        try:
+            state = Scheduler(opened).add(schedule, replace=replace)
+        except ScheduleExists:
+            raise CommandFailed(f"schedule exists with other settings: {name}; pass --replace to change it") from None
     out.facts(_shown(state))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,13 +16,6 @@ from localqueue.cli.registering import add
 
 if TYPE_CHECKING:
     from localqueue.workers import Settled, WorkerCounts
-
-
-class Executor(StrEnum):
-    """Where handlers run. A coroutine function always runs in the event loop."""
-
-    THREADS = "threads"
-    PROCESSES = "processes"
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +66,7 @@ def worker(
         "shutdown_timeout": shutdown_timeout,
         "on_settled": lambda settled: _log_settled(log_events, settled),
     }
-    _log_in_one_line()
+    _log_in_one_line(logging.ERROR if log_events else logging.WARNING)  # events tell of failures already
     with place.open_queue(queue, lease_timeout=lease_timeout) as opened:
         if is_async(function):
             import asyncio
@@ -117,9 +109,10 @@ class _OneLine(logging.Formatter):
         return " ".join(text.split())
 
 
-def _log_in_one_line() -> None:
-    """Show the library's warnings on stderr, unless the handler's module has set up logging."""
+def _log_in_one_line(level: int) -> None:
+    """Show what the library has to say on stderr, unless the handler's module has set up logging."""
     if not logging.getLogger().handlers and not logging.getLogger("localqueue").handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(_OneLine())
+        handler.setLevel(level)
         logging.getLogger("localqueue").addHandler(handler)

@@ -156,7 +156,7 @@ class QueueCore(Emitting, Generic[T]):
     def _message(self, stored: StoredMessage, value: T) -> QueueMessage[T]:
         (message_id, queue, state, _, _, priority, attempts, created_at, available_at, leased_until, leased_by,
          last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
-         history, forgiven) = stored  # fmt: skip
+         history, forgiven, _) = stored  # fmt: skip
         return QueueMessage.of(
             id=message_id,
             value=value,

@@ -121,7 +121,8 @@ class LeaseRequest(NamedTuple):
     """Claim up to `limit` ready messages. With `consume` they are acked in the same transaction.
 
     A message whose lease expired after `max_attempts` deliveries becomes a dead letter instead of being claimed again.
-    A worker that counts its leases itself, and tells them with its heartbeat, says so: not `counted` is cheaper.
+    A worker that counts its leases itself, and tells them with its heartbeat, says so: not `counted` is cheaper. With
+    `ledger`, a message that has a dedupe key comes with the record of that kind and the key `<queue>:<dedupe key>`.
     """
 
     queue: str
@@ -131,6 +132,7 @@ class LeaseRequest(NamedTuple):
     max_attempts: int | None = None
     consume: bool = False
     counted: bool = True
+    ledger: str | None = None
 
 
 class Lease(NamedTuple):
@@ -163,6 +165,7 @@ class StoredMessage(NamedTuple):
     waiting_on: int = 0
     history: tuple[dict[str, Any], ...] = ()
     forgiven: int = 0
+    record: Record | None = None
 
 
 @dataclass(slots=True)

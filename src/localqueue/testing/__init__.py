@@ -26,7 +26,9 @@ Attempt, idempotency and result stores have suites of their own, see `localqueue
 
 Adapters around the queue have suites of their own: `NotificationContract` (with `wait`: `WaitableNotificationContract`,
 with `wait_async`: `AsyncNotificationContract`) asks for a fixture `policy`, `DispatchContract` (for dispatchers that
-lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the handlers.
+lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the handlers. `CommitContract` kills a
+worker between any two steps of effectively-once work; its `CommitHarness` says which store, commit policy, ledger and
+participants do the work.
 
 `open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start
 processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
@@ -66,12 +68,13 @@ for _name in (
     ),
     *("settling", "stats", "steps", "threads", "timers", "wake"),
     *("adapters", "attempts", "ledgers", "result_stores"),
-    *("dispatchers", "notifications"),
+    *("commits", "dispatchers", "notifications"),
 ):
     pytest.register_assert_rewrite(f"localqueue.testing.{_name}")
 
 from localqueue.testing.adapters import AdapterHarness  # noqa: E402
 from localqueue.testing.attempts import AttemptStoreContract  # noqa: E402
+from localqueue.testing.commits import CommitContract, CommitHarness  # noqa: E402
 from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
 from localqueue.testing.dispatchers import DispatchContract, LeasingDispatchContract  # noqa: E402
 from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402
@@ -94,6 +97,8 @@ __all__ = [
     "AdapterHarness",
     "AsyncNotificationContract",
     "AttemptStoreContract",
+    "CommitContract",
+    "CommitHarness",
     "DispatchContract",
     "ExclusiveIdempotencyStoreContract",
     "FakeClock",

@@ -56,6 +56,45 @@ class LeaseContract:
         assert payloads(lease(store, limit=10)) == ["d", "e"]
         assert counts(store) == {"inflight": 5}
 
+    def test_a_message_given_back_unseen_keeps_its_place_and_its_tries(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put_many(store, "abcde")
+        first, *unseen = lease(store, limit=4)
+        clock.advance(5)
+        for message in unseen:
+            assert release(store, message, forgive=True)
+        assert counts(store) == {"ready": 4, "inflight": 1}
+        again = lease(store, limit=10)
+        assert payloads(again) == ["b", "c", "d", "e"]
+        assert [(message.attempts, message.forgiven) for message in again] == [(2, 1), (2, 1), (2, 1), (1, 0)]
+        assert [message.available_at for message in again] == [first.available_at] * 4
+        assert_sound(store)
+
+    def test_giving_back_unseen_is_fenced_like_any_settle(self, store: QueueStore) -> None:
+        put(store)
+        stale = take(store)
+        release(store, stale)
+        current = take(store)
+        assert not release(store, stale, forgive=True)
+        assert stored(store, current.id) == current
+
+    def test_giving_back_unseen_never_uses_up_the_attempts(self, store: QueueStore, clock: FakeClock) -> None:
+        put(store)
+        for _ in range(5):
+            assert release(store, take(store, max_attempts=1), forgive=True, max_attempts=1)
+        assert counts(store) == {"ready": 1}
+        last = take(store, max_attempts=1, timeout=10.0)
+        assert (last.attempts, last.forgiven) == (6, 5)
+        clock.advance(10)
+        assert lease(store, max_attempts=1) == []
+        assert state_of(store, last.id) == "dead"
+
+    def test_giving_back_unseen_keeps_the_head_of_an_ordering_key(self, store: QueueStore) -> None:
+        put_many(store, "ab", ordering_key="k")
+        release(store, take(store), forgive=True)
+        assert drain(store) == ["a", "b"]
+
     def test_each_delivery_has_its_own_token(self, store: QueueStore, clock: FakeClock) -> None:
         put(store)
         tokens = []

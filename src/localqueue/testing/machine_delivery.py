@@ -213,6 +213,12 @@ class DeliveryMachine(RuleBasedStateMachine):
         queue, message_id, token = self.a_lease(n)
         self._settle(Settle(queue, message_id, action, token, delay, None, MAX_ATTEMPTS))
 
+    @precondition(lambda self: self.handles)
+    @rule(n=index)
+    def give_back_unseen(self, n: int) -> None:
+        queue, message_id, token = self.a_lease(n)
+        self._settle(Settle(queue, message_id, "release", token, max_attempts=MAX_ATTEMPTS, forgive=True))
+
     @precondition(lambda self: self.ids)
     @rule(n=index, queue=st.sampled_from(QUEUES), action=actions, delay=pauses)
     def override(self, n: int, queue: str, action: Any, delay: float) -> None:
@@ -222,7 +228,9 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _settle(self, one: Settle) -> None:
         self.both(
-            lambda model: model.settle(one.queue, one.id, one.action, one.token, one.delay, one.max_attempts),
+            lambda model: model.settle(
+                one.queue, one.id, one.action, one.token, one.delay, one.max_attempts, one.forgive
+            ),
             lambda: self.store.commit(Changes(settle=[one], strict=False)).settled[0],
         )
 

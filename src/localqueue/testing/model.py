@@ -222,7 +222,14 @@ class Model:
         return message
 
     def settle(
-        self, queue: str, message_id: str, action: str, token: int | None, delay: float, max_attempts: int | None
+        self,
+        queue: str,
+        message_id: str,
+        action: str,
+        token: int | None,
+        delay: float,
+        max_attempts: int | None,
+        forgive: bool = False,
     ) -> bool:
         message = self._current(queue, message_id, token)
         if message is None:
@@ -234,13 +241,17 @@ class Model:
             return False
         if action == "release":
             used = message.attempts - message.forgiven
-            message.available_at = self.now + delay
-            if max_attempts is not None and message.state == "inflight" and used >= max_attempts:
+            forgiven = forgive and message.state == "inflight"
+            if forgiven:
+                message.forgiven += 1
+            else:
+                message.available_at = self.now + delay
+            if not forgiven and max_attempts is not None and message.state == "inflight" and used >= max_attempts:
                 self._end(message, "dead")
             elif message.past_ttl(self.now):
                 self._end(message, "expired")
             else:
-                message.state = "delayed" if delay > 0 else "ready"
+                message.state = "delayed" if message.available_at > self.now else "ready"
         else:
             self._end(message, "dead" if action == "dead-letter" else "cancelled")
         self._next_of_key(message)

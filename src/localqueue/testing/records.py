@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localqueue.errors import RecordConflict
-from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite, Settle
+from localqueue.stores.port import Changes, LeaseRequest, QueueStore, Record, RecordWrite, Settle
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import counts, new, put, take
 
@@ -21,6 +21,20 @@ def _read(store: QueueStore, key: str) -> Record:
 
 
 class RecordContract:
+    def test_a_lease_brings_the_ledger_record_of_its_dedupe_key(self, store: QueueStore) -> None:
+        put(store, dedupe_key="a")
+        put(store, dedupe_key="b")
+        put(store)
+        store.commit(Changes(records=[RecordWrite("seen", "jobs:a", b"1"), RecordWrite("other", "jobs:b", b"2")]))
+        leased = store.lease(LeaseRequest("jobs", 3, ledger="seen"))
+        assert [message.record and message.record.value for message in leased] == [b"1", None, None]
+
+        put(store, dedupe_key="c")
+        store.commit(Changes(records=[RecordWrite("seen", "jobs:c", b"3")]))
+        first = Settle("jobs", leased[0].id, "ack", leased[0].attempts)
+        (last,) = store.commit(Changes(settle=(first,), lease=LeaseRequest("jobs", ledger="seen"))).leased
+        assert last.record == store.record("seen", "jobs:c")
+
     def test_a_record_is_what_was_written_last(self, store: QueueStore, clock: FakeClock) -> None:
         assert store.record("result", "a") is None
         _write(store, "a", b"one")

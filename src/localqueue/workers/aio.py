@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -81,23 +82,30 @@ class AsyncWorker(WorkerCore):
             self._pump.ring()
 
     async def _work(self, pump: Pump, signals: bool) -> WorkerCounts:
-        self._pump = pump
-        with self._signals(pump) if signals else contextlib.nullcontext():
-            thread = threading.Thread(target=pump.run, name=f"{self.worker_id}-pump", daemon=True)
-            thread.start()
+        with self._one_run(), self._signals(pump) if signals else contextlib.nullcontext():
+            self._pump = pump
+            threading.Thread(target=pump.run, name=f"{self.worker_id}-pump", daemon=True).start()
             try:
-                await pump.ended.wait()
-            except asyncio.CancelledError:
-                self.stop()
-                pump.cancel_all()
-                await pump.ended.wait()
-                raise
+                await self._ended(pump)
             finally:
                 self._pump = None
-                self.stopping.clear()
         if pump.failure is not None:
+            pump.cancel_all()
             raise pump.failure
         return self.counts
+
+    async def _ended(self, pump: Pump) -> None:
+        """Wait for the pump. Cancelled, wait all the same: until it has given the messages back."""
+        cancelled: asyncio.CancelledError | None = None
+        while not pump.ended.is_set():
+            try:
+                await pump.ended.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self.stop()
+                pump.cancel_all()
+        if cancelled is not None:
+            raise cancelled
 
     @contextlib.contextmanager
     def _signals(self, pump: Pump) -> Any:
@@ -105,17 +113,19 @@ class AsyncWorker(WorkerCore):
 
         def on_signal() -> None:
             if self.stopping.is_set():
-                pump.cancel_all()
+                pump.cut_short()
             self.stop()
 
-        handled = []
+        earlier: dict[signal.Signals, Any] = {}
         for number in STOP_SIGNALS:
             # Only the main thread's loop may handle signals.
             with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+                known = signal.getsignal(number)
                 loop.add_signal_handler(number, on_signal)
-                handled.append(number)
+                earlier[number] = known
         try:
             yield
         finally:
-            for number in handled:
+            for number, handler in earlier.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from localqueue.errors import QueueError
 from localqueue.policies import NotificationPolicy
 from localqueue.policies._limits import require_integer, require_seconds
 from localqueue.stores.port import LeaseRequest
@@ -21,6 +24,7 @@ from localqueue.workers.keeper import Keeper
 from localqueue.workers.outcome import Outcome, Settled, Steps
 from localqueue.workers.pacing import Pace
 from localqueue.workers.settings import attempt_limit, merged, retry_by_release
+from localqueue.workers.signals import StopFlag
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -44,6 +48,8 @@ class WorkerCore:
         on_settled: Callable[[Settled], object] | None,
         overrides: dict[str, Any],
     ) -> None:
+        if not hasattr(queue, "build_worker_config"):
+            raise TypeError(f"a worker needs a PersistentQueue, not {queue!r}")
         if not callable(handler):
             raise TypeError(f"the handler must be callable, not {handler!r}")
         if worker_id is not None and not worker_id:
@@ -57,15 +63,33 @@ class WorkerCore:
         self.notification_policy = notification_policy
         self.config = merged(queue, config, overrides)
         self.worker_id = worker_id or new_worker_id()
-        self.stopping = threading.Event()
+        self.stopping: threading.Event = StopFlag()
         self._retry = retry_by_release(queue, self.config)
         self._on_settled = on_settled
         self._tally = Tally()
+        self._busy = threading.Lock()
+
+    @property
+    def batch(self) -> int:
+        """How many messages are taken at once. What is gone from the store when it is taken can not be given back."""
+        return 1 if self.queue.delivery_policy.ack_timing == "before-delivery" else self.prefetch
 
     @property
     def attempt_limit(self) -> int | None:
         """After how many deliveries the store itself buries a message whose worker died each time."""
         return attempt_limit(self.queue, self.config, self._retry)
+
+    @contextlib.contextmanager
+    def _one_run(self) -> Iterator[None]:
+        """A worker has one set of leases, so it runs once at a time. `stop` is forgotten when the run ends."""
+        if not self._busy.acquire(blocking=False):
+            raise QueueError(f"worker {self.worker_id} is running already; make another one to run beside it")
+        self._tally.clear()
+        try:
+            yield
+        finally:
+            self.stopping.clear()
+            self._busy.release()
 
     def _prepare(
         self,
@@ -84,11 +108,13 @@ class WorkerCore:
         )
         request = LeaseRequest(
             queue.name,
-            self.prefetch,
+            self.batch,
             queue.lease_timeout,
             self.worker_id,
             self.attempt_limit,
             self.handling.consumes,
+            counted=False,
+            ledger=None if self.handling.ledger is None else self.handling.ledger.kind,
         )
         self.exchange = Exchange(
             queue, self.handling, request, settled=self._note, run_steps=run_steps, stopping=self.stopping
@@ -96,14 +122,15 @@ class WorkerCore:
 
     @property
     def counts(self) -> WorkerCounts:
-        """What became of the messages so far."""
+        """What became of the messages so far, in this run or the last one."""
         return self._tally.counts()
 
     def _note(self, outcome: Outcome) -> None:
         """A message left this worker's hands."""
         self.keeper.drop(outcome.message)
         self._tally.add(outcome)
-        self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
+        if outcome.settle is None or not outcome.settle.forgive:
+            self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
         if outcome.error is not None and outcome.state != "lost":
             log.warning(
                 "message %s of queue %r failed and was %s: %r",
@@ -131,3 +158,7 @@ def _positive(name: str, value: float | None) -> float | None:
     if value is not None and not require_seconds(name, value) > 0:
         raise ValueError(f"{name} must be greater than zero, not {value!r}")
     return value
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

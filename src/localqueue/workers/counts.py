@@ -47,6 +47,10 @@ class Tally:
         """In memory that a forked process shares."""
         return cls(new_array("q", len(_STATES)))
 
+    def clear(self) -> None:
+        with self._lock:
+            self._cells[:] = [0] * len(_STATES)
+
     def add(self, outcome: Outcome) -> None:
         with self._lock:
             self._cells[_STATES.index(outcome.state)] += 1

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from queue import Empty
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from localqueue.errors import LeaseLost
+from localqueue.errors import LeaseLost, QueueError
 from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.waiting import WorkWait
@@ -31,8 +32,25 @@ from localqueue.workers.tries import Tries
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
 
-P = ParamSpec("P")
 R = TypeVar("R")
+
+log = logging.getLogger("localqueue.workers")
+
+_RECOVER_EVERY = 5.0
+
+
+class _After(threading.local):
+    """What follows a commit that a thread has made."""
+
+    def __init__(self) -> None:
+        self.steps: list[Steps] = []
+
+    def add(self, steps: Steps) -> None:
+        self.steps.append(steps)
+
+    def taken(self) -> list[Steps]:
+        steps, self.steps = self.steps, []
+        return steps
 
 
 class OneByOne:
@@ -45,6 +63,8 @@ class OneByOne:
         config: PersistentWorkerConfig,
         worker_id: str | None,
         policy: NotificationPolicy | None,
+        *,
+        on_a_loop: bool = False,
     ) -> None:
         self.queue = queue
         self.pace = Pace(config)
@@ -54,6 +74,8 @@ class OneByOne:
         self._config = config
         self._lock = threading.Lock()
         self._ready = False
+        self._recover_at = 0.0
+        self._after = _After() if on_a_loop else None
 
     def prepare(self) -> None:
         """Open the store at the first call, not where the function is defined."""
@@ -63,10 +85,22 @@ class OneByOne:
                 self.tries = Tries(queue, config.retry_kwargs)
                 self.handling = Handling(queue, self._handler, config, decide_at_once(config))
                 self.keeper = Keeper(queue, lasting=False, ledger=self.handling.ledger)
-                self.exchange = Exchange.for_one_message(queue, self.handling, settled=self._note)
+                self.exchange = Exchange.for_one_message(
+                    queue,
+                    self.handling,
+                    settled=self._note,
+                    run_steps=drive if self._after is None else self._after.add,
+                )
                 self._ready = True
         if self._worker_id is not None:
             self.queue.record_worker_heartbeat(self._worker_id)
+
+    def recovery(self) -> Steps:
+        """Finish what callers that died have left in doubt; looks once every few seconds."""
+        coordinator = self.handling.coordinator
+        if coordinator.needs_recovery and time.monotonic() >= self._recover_at:
+            self._recover_at = time.monotonic() + _RECOVER_EVERY
+            yield from coordinator.recover()
 
     def waiting(self) -> WorkWait:
         return WorkWait(self.queue, self._policy)
@@ -77,22 +111,57 @@ class OneByOne:
         except Empty:
             return None
 
+    def hold(self, message: QueueMessage[Any]) -> Job:
+        """Keep the lease of a message; one that is delivered at most once has none."""
+        return Job(self.queue, message) if self.handling.consumes else self.keeper.hold(message).job
+
     def steps(self, job: Job, call: Call) -> Steps:
-        outcome: Outcome = yield from self.handling.steps(job, call)
-        if outcome.error is not None:
+        try:
+            outcome: Outcome = yield from self.handling.steps(job, call)
+        except LeaseLost:
+            raise
+        except Exception as error:  # the ledger or the saga's log could not be read or written
+            return self.handling.interrupted(job.message, error)
+        if outcome.error is not None and outcome.settle is not None:
             self.tries.forget(job.message, outcome)
         return outcome
 
-    def finish(self, outcome: Outcome) -> Any:
-        """Settle, then return or raise what the handler did."""
+    def give_back(self, message: QueueMessage[Any]) -> None:
+        """The caller was interrupted: somebody else may have the message now."""
+        try:
+            self.exchange.settle([self.handling.interrupted(message)])
+        except QueueError as error:
+            log.warning("message %s stays leased until its lease runs out: %s", message.id, error)
+
+    def settle(self, outcome: Outcome) -> list[Steps]:
+        """Commit; what is left to be run on the loop, if there is one."""
         self.exchange.settle([outcome])
         if self._worker_id is not None:
             self.queue.record_worker_heartbeat(self._worker_id)
+        return [] if self._after is None else self._after.taken()
+
+    async def settle_from_loop(self, outcome: Outcome) -> None:
+        for steps in await asyncio.to_thread(self.settle, outcome):
+            try:
+                await drive_async(steps)
+            except Exception:
+                log.exception("queue %r: what follows a commit failed; recovery goes on with it", self.queue.name)
+
+    def finish(self, outcome: Outcome) -> bool:
+        """Settle and conclude."""
+        self.settle(outcome)
+        return self.conclude(outcome)
+
+    def conclude(self, outcome: Outcome) -> bool:
+        """Whether the message was processed. What the handler raised is raised again.
+
+        A message whose key is in progress elsewhere was not: it was given back and the next one is taken.
+        """
         if outcome.error is not None:
             raise outcome.error
         if outcome.state == "lost":
             raise LeaseLost(self.queue.name, outcome.message.id, outcome.message.attempts)
-        return outcome.result
+        return outcome.state != "released"
 
     def _note(self, outcome: Outcome) -> None:
         self.keeper.drop(outcome.message)
@@ -120,25 +189,39 @@ def persistent_worker(
         one = OneByOne(queue, handler, settings, worker_id, notification_policy)
 
         @functools.wraps(handler)
-        def process(*args: Any, **kwargs: Any) -> R:
-            one.prepare()
-            while (pause := one.pace.wait()) > 0:
-                time.sleep(pause)
+        def tried(job: Job, *args: Any, **kwargs: Any) -> Any:
+            job.begin_try()
+            return handler(*args, **kwargs)
+
+        def process_one(*args: Any, **kwargs: Any) -> tuple[bool, Any]:
             message = one.lease()
             if message is None:
                 with one.waiting() as waiting:
                     while message is None:
                         waiting.wait()
                         message = one.lease()
-            held = one.keeper.hold(message)
             try:
+                job = one.hold(message)
                 retryer = one.tries.retryer(message)
-                call = Call(with_job, (held.job, retryer, handler, message.value, *args), kwargs)
-                outcome = drive(one.steps(held.job, call))
-                result: R = one.finish(outcome)
-                return result
+                call = Call(with_job, (job, retryer, tried, job, message.value, *args), kwargs)
+                outcome = drive(one.steps(job, call))
+                return one.finish(outcome), outcome.result
+            except KeyboardInterrupt:
+                one.give_back(message)
+                raise
             finally:
                 one.keeper.drop(message)
+
+        @functools.wraps(handler)
+        def process(*args: Any, **kwargs: Any) -> R:
+            one.prepare()
+            while (pause := one.pace.wait()) > 0:
+                time.sleep(pause)
+            drive(one.recovery())
+            while True:
+                processed, result = process_one(*args, **kwargs)
+                if processed:
+                    return result  # type: ignore[no-any-return]
 
         return process
 
@@ -157,28 +240,59 @@ def persistent_async_worker(
     settings = merged(queue, config, overrides)
 
     def decorate(handler: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
-        one = OneByOne(queue, handler, settings, worker_id, notification_policy)
+        one = OneByOne(queue, handler, settings, worker_id, notification_policy, on_a_loop=True)
+
+        @functools.wraps(handler)
+        async def tried(job: Job, *args: Any, **kwargs: Any) -> Any:
+            job.begin_try()
+            return await handler(*args, **kwargs)
+
+        async def lease() -> QueueMessage[Any] | None:
+            """Lease in a thread; a caller that is cancelled meanwhile gives back what came of it."""
+            leasing = asyncio.ensure_future(asyncio.to_thread(one.lease))
+            try:
+                return await asyncio.shield(leasing)
+            except asyncio.CancelledError:
+                message = await leasing
+                if message is not None:
+                    await asyncio.to_thread(one.give_back, message)
+                raise
+
+        async def process_one(*args: Any, **kwargs: Any) -> tuple[bool, Any]:
+            message = await lease()
+            if message is None:
+                with one.waiting() as waiting:
+                    while message is None:
+                        await waiting.wait_async()
+                        message = await lease()
+            settling: asyncio.Future[None] | None = None
+            try:
+                job = one.hold(message)
+                retryer = await asyncio.to_thread(one.tries.async_retryer, message)
+                call = Call(with_job_async, (job, retryer, tried, job, message.value, *args), kwargs)
+                outcome = await drive_async(one.steps(job, call))
+                settling = asyncio.ensure_future(one.settle_from_loop(outcome))
+                await asyncio.shield(settling)
+                return one.conclude(outcome), outcome.result
+            except asyncio.CancelledError:
+                if settling is None:
+                    await asyncio.to_thread(one.give_back, message)
+                else:  # it is being committed: the message is settled before the caller goes on
+                    await asyncio.wait([settling])
+                raise
+            finally:
+                one.keeper.drop(message)
 
         @functools.wraps(handler)
         async def process(*args: Any, **kwargs: Any) -> R:
             await asyncio.to_thread(one.prepare)
             while (pause := one.pace.wait()) > 0:
                 await asyncio.sleep(pause)
-            message = await asyncio.to_thread(one.lease)
-            if message is None:
-                with one.waiting() as waiting:
-                    while message is None:
-                        await waiting.wait_async()
-                        message = await asyncio.to_thread(one.lease)
-            held = one.keeper.hold(message)
-            try:
-                retryer = one.tries.async_retryer(message)
-                call = Call(with_job_async, (held.job, retryer, handler, message.value, *args), kwargs)
-                outcome = await drive_async(one.steps(held.job, call))
-                result: R = await asyncio.to_thread(one.finish, outcome)
-                return result
-            finally:
-                one.keeper.drop(message)
+            await drive_async(one.recovery())
+            while True:
+                processed, result = await process_one(*args, **kwargs)
+                if processed:
+                    return result  # type: ignore[no-any-return]
 
         return process
 

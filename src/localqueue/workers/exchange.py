@@ -21,7 +21,7 @@ from localqueue.message import QueueMessage
 from localqueue.stores.port import Changes, Committed, Enqueued, LeaseRequest, Settle, StoredMessage
 from localqueue.workers.handling import Handling
 from localqueue.workers.job import FollowUp
-from localqueue.workers.outcome import Outcome, Steps, drive
+from localqueue.workers.outcome import Outcome, Steps
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -52,16 +52,22 @@ class Exchange:
         self.queue = queue
         self.request = request
         self._handling = handling
+        self._ledger = handling.ledger if request.ledger is not None else None
         self._settled = settled
         self._run_steps = run_steps
         self._stopping = stopping
 
     @classmethod
     def for_one_message(
-        cls, queue: PersistentQueue[Any], handling: Handling, *, settled: Callable[[Outcome], None]
+        cls,
+        queue: PersistentQueue[Any],
+        handling: Handling,
+        *,
+        settled: Callable[[Outcome], None],
+        run_steps: Callable[[Steps], Any],
     ) -> Self:
         """For a caller who handles the store's failures himself."""
-        return cls(queue, handling, LeaseRequest(queue.name), settled=settled, run_steps=drive, stopping=None)
+        return cls(queue, handling, LeaseRequest(queue.name), settled=settled, run_steps=run_steps, stopping=None)
 
     def swap(self, outcomes: Sequence[Outcome], limit: int) -> list[QueueMessage[Any]]:
         """Commit outcomes and lease up to `limit` messages."""
@@ -103,7 +109,7 @@ class Exchange:
         lease = request if request.limit else None
         plain = all(one.is_plain for one in outcomes)
         try:
-            if not outcomes or all(one.settle is None for one in outcomes):
+            if all(one.settle is None and one.is_plain for one in outcomes):
                 committed = Committed(settled=[], leased=self.queue._claim(request) if lease else [])
             else:
                 committed = self._commit(outcomes, lease, strict=not plain)
@@ -112,15 +118,22 @@ class Exchange:
         except QueueError:
             if plain:
                 raise
-            for one in list(outcomes):
-                self._commit_alone(one)
-                outcomes.remove(one)
+            while outcomes:
+                self._commit_alone(outcomes[0])
+                del outcomes[0]
             return self._swap([], request)
         self._finish(outcomes, committed)
         outcomes.clear()
-        return self._messages(committed.leased)
+        leased = committed.leased
+        while leased and not (messages := self._messages(leased)):
+            leased = self.queue._claim(request)  # nothing but unreadable payloads, which are dead letters now
+        return messages if leased else []
 
     def _commit(self, outcomes: Sequence[Outcome], lease: LeaseRequest | None, *, strict: bool) -> Committed:
+        if not strict:
+            settles = [one.settle for one in outcomes if one.settle is not None]
+            changes = Changes(settle=settles, lease=lease, strict=False)
+            return self.queue._commit(changes, [one.message for one in outcomes])
         follow_ups = [follow_up for one in outcomes for follow_up in one.follow_ups]
         changes = Changes(
             enqueue=[follow_up.draft for follow_up in follow_ups],
@@ -128,36 +141,45 @@ class Exchange:
             records=[record for one in outcomes for record in one.records],
             lease=lease,
             limits={f.queue.name: f.queue._limit for f in follow_ups if f.queue._limit is not None},
-            strict=strict,
         )
         return self.queue._commit(changes, [one.message for one in outcomes], [f.queue for f in follow_ups])
 
     def _commit_alone(self, one: Outcome) -> None:
-        """Commit an outcome that may be refused: what that means is decided here."""
+        """Commit an outcome that may be refused: what that means is decided here, and the outcome turns into it."""
+        if one.settle is None and one.is_plain:
+            return self._finish([one], Committed())
         try:
-            self._finish([one], self._commit([one], None, strict=True))
+            self._finish([one], self._commit([one], None, strict=not one.is_plain))
             return
         except QueueStoreError:
             raise
         except IdTaken:
-            ids = self.queue.store.mint(len(one.follow_ups))
-            one.follow_ups = [
-                follow_up._replace(draft=follow_up.draft._replace(id=new_id))
-                for follow_up, new_id in zip(one.follow_ups, ids, strict=True)
-            ]
+            one.follow_ups = self._renamed(one.follow_ups)
             return self._commit_alone(one)
         except LeaseLost:
-            replacement = Outcome(one.message, "lost", None, error=one.error)
-        except RecordConflict:  # somebody else wrote about this message: look at it afresh
+            instead = Outcome(one.message, "lost", None, error=one.error)
+        except RecordConflict as conflict:  # somebody else wrote about this message: look at it afresh
             settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
-            replacement = Outcome(one.message, "released", settle, error=one.error)
+            instead = Outcome(one.message, "released", settle, error=one.error or conflict)
         except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
-            replacement = self._handling.failure(one.message, error)
-        if one.rejected is not None:
-            self._run_steps(one.rejected())
-        if not replacement.is_plain:
-            return self._commit_alone(replacement)
-        self._finish([replacement], self._commit([replacement], None, strict=False))
+            instead = self._handling.failure(one.message, error)
+        rejected = one.rejected
+        one.become(instead)
+        if rejected is not None:
+            self._run_after(rejected)
+        self._commit_alone(one)
+
+    def _renamed(self, follow_ups: Sequence[FollowUp]) -> list[FollowUp]:
+        """The same messages under new ids; those that come after each other still do."""
+        ids = [follow_up.draft.id for follow_up in follow_ups]
+        names = dict(zip(ids, self.queue.store.mint(len(ids)), strict=True))
+        drafts = [
+            follow_up.draft._replace(
+                id=names[follow_up.draft.id], after=tuple(names.get(one, one) for one in follow_up.draft.after)
+            )
+            for follow_up in follow_ups
+        ]
+        return [follow_up._replace(draft=draft) for follow_up, draft in zip(follow_ups, drafts, strict=True)]
 
     def _finish(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
         done, stored = iter(committed.settled), iter(committed.enqueued)
@@ -170,7 +192,14 @@ class Exchange:
                 self.queue.emit(RETRIED, one.message, error=one.error, delay=one.settle.delay)
             self._settled(one)
             if one.committed is not None:
-                self._run_steps(one.committed())
+                self._run_after(one.committed)
+
+    def _run_after(self, steps: Callable[[], Steps]) -> None:
+        """Run what follows a commit, or its refusal. That is a fact, so a failure here must not touch it any more."""
+        try:
+            self._run_steps(steps())
+        except Exception:
+            log.exception("queue %r: what follows a commit failed; recovery goes on with it", self.queue.name)
 
     def _announce(self, follow_up: FollowUp, enqueued: Enqueued) -> None:
         queue, draft, item = follow_up
@@ -181,4 +210,7 @@ class Exchange:
             log.exception("message %s was stored but could not be announced", message.id)
 
     def _messages(self, stored: Sequence[StoredMessage]) -> list[QueueMessage[Any]]:
+        if self._ledger is not None:
+            for one in stored:
+                self._ledger.foresee(one)
         return [message for one in stored if (message := self.queue._leased(one)) is not None]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from localqueue.errors import LeaseLost
 from localqueue.message import QueueMessage
 from localqueue.stores.port import Action, Settle
 from localqueue.stores.rules import describe_error
@@ -50,7 +51,7 @@ class Handling:
         self._decide = decide
         self.consumes = queue.delivery_policy.ack_timing == "before-delivery"
         self.ledger = ledger_for(queue)
-        self.coordinator = coordinator_for(queue)
+        self.coordinator = coordinator_for(queue, self.ledger)
 
     def steps(self, job: Job, call: Call) -> Steps:
         """Run `call` for a message; returns the `Outcome`."""
@@ -71,16 +72,24 @@ class Handling:
             action: Action = "ack" if standing.done else "release"
             settle = Settle(self.queue.name, message.id, action, message.attempts, standing.delay)
             return Outcome(message, "skipped" if standing.done else "released", settle, standing.result)
+        outcome: Outcome | None = None
         try:
-            coordinator.begin(job)
+            yield from coordinator.begin(job)
             result = yield call
             outcome = self._success(message, result, job)
-            ledger.succeeded(message, result, outcome)
-            yield from coordinator.succeeded(message, result, outcome)
+            kept = ledger.keep(message, result, outcome)
+            yield from coordinator.succeeded(job, kept, outcome)
+            ledger.succeeded(message, kept, outcome)
         except (Exception, SystemExit) as error:
+            if isinstance(error, LeaseLost) and error.message_id == message.id:
+                raise  # nothing we write about the message counts any more
+            if outcome is not None and outcome.rejected is not None:
+                yield from outcome.rejected()
             outcome = self._failure(message, error)
-            ledger.failed(message, error, outcome)
             yield from coordinator.failed(job, error, outcome)
+            ledger.failed(message, outcome)
+        finally:
+            ledger.forget(message)
         return outcome
 
     def _success(self, message: QueueMessage[Any], result: Any, job: Job) -> Outcome:
@@ -112,7 +121,7 @@ class Handling:
         """The outcome of a message that failed outside of its handler: it took too long, or its commit was refused."""
         outcome = self._failure(message, error)
         if self.ledger is not None:
-            self.ledger.failed(message, error, outcome)
+            self.ledger.failed(message, outcome)
         return outcome
 
 

@@ -46,6 +46,10 @@ class Job:
     def lose(self) -> None:
         self._lost = True
 
+    def begin_try(self) -> None:
+        """The handler runs, maybe again: what an earlier try put is not wanted."""
+        self.follow_ups.clear()
+
     def put(self, item: Any, *, to: PersistentQueue[Any] | None = None, **options: Unpack[PutOptions]) -> str:
         """Store a follow-up message in the transaction that acks this one; nothing is stored if the handler fails.
 

@@ -58,9 +58,12 @@ class Keeper:
         self._on_beat = on_beat
         self._ledger = ledger
         self._lasting = lasting
+        self._renews = queue.delivery_policy.ack_timing != "before-delivery"  # then there is no lease to lose
         self._renew_after = queue.lease_timeout / 3
-        self._held: dict[str, Held] = {}
+        self._held: dict[tuple[str, int], Held] = {}  # by delivery: a message given back may be here again already
         self._stirred = threading.Condition()
+        self._counting = threading.Lock()
+        self._untold = 0  # leases that no heartbeat has told of yet
         self._wakes_at = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -74,16 +77,18 @@ class Keeper:
     def hold(self, message: QueueMessage[Any]) -> Held:
         """Keep the lease of a message until `drop`."""
         held = Held(Job(self._queue, message), time.monotonic() + self._renew_after)
+        with self._counting:
+            self._untold += 1
         if self._lasting:
-            self._held[message.id] = held
+            self._held[message.id, message.attempts] = held
             return held
         with self._stirred:
-            self._held[message.id] = held
+            self._held[message.id, message.attempts] = held
         self.start()
         return held
 
     def drop(self, message: QueueMessage[Any]) -> None:
-        self._held.pop(message.id, None)
+        self._held.pop((message.id, message.attempts), None)
 
     def watch(self, held: Held, timeout: float, on_timeout: Callable[[], None]) -> None:
         """Call `on_timeout` when the message is still held and not `unwatch`ed after `timeout` seconds."""
@@ -110,16 +115,17 @@ class Keeper:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        if self._untold:
+            self._heartbeat()
 
     def _run(self) -> None:
         next_beat = 0.0
         while True:
             now = time.monotonic()
-            if now >= next_beat:
-                self._beat()
+            beat = now >= next_beat
+            if beat:
                 next_beat = now + _HEARTBEAT
-            self._renew(now)
-            self._expire(now)
+            self._tick(now, beat)
             with self._stirred:
                 if self._closed or not (self._lasting or self._held):
                     self._thread = None
@@ -127,23 +133,43 @@ class Keeper:
                 self._wakes_at = self._next_tick(next_beat)
                 self._stirred.wait(max(self._wakes_at - time.monotonic(), _SHORTEST_TICK))
 
+    def _tick(self, now: float, beat: bool) -> None:
+        """Leases first. Whatever goes wrong, the thread goes on: without it every lease would be lost."""
+        duties: list[Callable[[], None]] = [lambda: self._renew(now), lambda: self._expire(now)]
+        if beat:
+            duties.append(self._beat)
+        for duty in duties:
+            try:
+                duty()
+            except Exception:
+                log.exception("the leases of queue %r", self._queue.name)
+
     def _next_tick(self, next_beat: float) -> float:
         tick = min(next_beat, time.monotonic() + self._renew_after / 2)
         for held in list(self._held.values()):
-            tick = min(tick, held.renew_at, tick if held.deadline is None else held.deadline)
+            tick = min(tick, held.renew_at if self._renews else tick, tick if held.deadline is None else held.deadline)
         return tick
 
     def _beat(self) -> None:
         if self._on_beat is not None:
             self._on_beat()
+        self._heartbeat()
+
+    def _heartbeat(self) -> None:
         if self._worker_id is None:
             return
+        with self._counting:
+            leases, self._untold = self._untold, 0
         try:
-            self._queue.record_worker_heartbeat(self._worker_id)
+            self._queue.store.heartbeat(self._queue.name, self._worker_id, leases=leases)
         except QueueError as error:
+            with self._counting:
+                self._untold += leases
             log.warning("no heartbeat for queue %r: %s", self._queue.name, error)
 
     def _renew(self, now: float) -> None:
+        if not self._renews:
+            return
         due = [held for held in list(self._held.values()) if held.renew_at <= now and not held.job.lost]
         if not due:
             return
@@ -159,7 +185,7 @@ class Keeper:
                 self._queue.emit(RENEWED, held.job.message, leased_until=until)
                 if self._ledger is not None:
                     self._ledger.renewed(held.job.message)
-            elif held.job.message.id in self._held:
+            elif (held.job.message.id, held.job.message.attempts) in self._held:
                 held.job.lose()
                 log.warning("lost the lease of message %s of queue %r", held.job.message.id, self._queue.name)
                 if self._on_lost is not None:
@@ -173,4 +199,7 @@ class Keeper:
                     late.append(held.on_timeout)
                     held.on_timeout = held.deadline = None
         for on_timeout in late:
-            on_timeout()
+            try:
+                on_timeout()
+            except Exception:
+                log.exception("queue %r: a handler took too long", self._queue.name)

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import LeaseLost, QueueError
+from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
 from localqueue.queue.waiting import WorkWait
 from localqueue.stores.port import Settle
@@ -22,21 +23,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("localqueue.workers")
 
 _KEEP_OUTCOMES = 0.05  # how long a finished message may wait for its batch to be settled
+_AFTER_AN_ERROR = 0.2
 
 
 class Lane(threading.Thread):
-    """Runs until the worker stops, or with `until_empty` until no lane has anything to do."""
+    """Runs until the worker stops, or with `until_empty` until no lane has anything to do.
 
-    def __init__(self, worker: Worker, *, number: int) -> None:
+    `outcomes` are what a lane that was left behind has not settled.
+    """
+
+    def __init__(self, worker: Worker, *, number: int, outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(name=f"{worker.worker_id}-{number}", daemon=True)
         self.failure: BaseException | None = None
         self.number = number
         self._worker = worker
         self._wait = WorkWait(worker.queue, worker.notification_policy)
         self._leased: deque[Held] = deque()
-        self._outcomes: list[Outcome] = []
-        self._oldest_outcome = 0.0
+        self._outcomes: list[Outcome] = list(outcomes)
+        self._oldest_outcome = time.monotonic()
         self._abandoned = False
+        self._replaced = False
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -49,23 +55,31 @@ class Lane(threading.Thread):
         except BaseException as error:
             self.failure = error
             log.exception("a thread of worker %s ended", self._worker.worker_id)
+            if not isinstance(error, QueueStoreClosedError):
+                self.abandon()
         finally:
             self._wait.close()
-            self._worker.lane_ended(self)
+            if not self._replaced:
+                self._worker.lane_ended(self)
 
     def wake(self) -> None:
         self._wait.wake()
 
     def _turn(self) -> bool:
         """One message, or one wait for some; False when there will be none."""
+        worker = self._worker
+        if not self._leased and (pause := worker.pace.open_for) > 0:
+            self._settle()
+            worker.stopping.wait(pause)
+            return True
         held = self._next()
         if held is None:
-            return self._worker.wait_for_work(self._wait)
-        if self._worker.pace.paced and not self._start_in_pace():
+            return self._wait_for_work()
+        if (worker.stopping.is_set() or not self._start_in_pace()) and not worker.handling.consumes:
             with self._lock:
                 self._leased.appendleft(held)
-            return True
-        self._run(held)
+        else:
+            self._run(held)
         return True
 
     def _next(self) -> Held | None:
@@ -73,12 +87,8 @@ class Lane(threading.Thread):
             if self._leased:
                 return self._leased.popleft()
         worker = self._worker
-        if worker.pace.is_open:
-            self._settle()
-            self._start_in_pace()
-            return self._next() if not worker.stopping.is_set() else None
         outcomes, self._outcomes = self._outcomes, []
-        messages = worker.exchange.swap(outcomes, worker.prefetch)
+        messages = worker.exchange.swap(outcomes, worker.batch)
         if not messages:
             return None
         first, *rest = [worker.keeper.hold(message) for message in messages]
@@ -86,9 +96,19 @@ class Lane(threading.Thread):
             self._leased.extend(rest)
         return first
 
+    def _wait_for_work(self) -> bool:
+        try:
+            return self._worker.wait_for_work(self._wait)
+        except QueueStoreClosedError:
+            raise
+        except QueueStoreError as error:
+            log.warning("queue %r: the store does not answer, trying again: %s", self._worker.queue.name, error)
+            self._worker.stopping.wait(_AFTER_AN_ERROR)
+            return True
+
     def _start_in_pace(self) -> bool:
         """Wait until a message may start; False when the worker stops first."""
-        while (pause := self._worker.pace.wait()) > 0:
+        while self._worker.pace.paced and (pause := self._worker.pace.wait()) > 0:
             self._settle()
             if self._worker.stopping.wait(pause):
                 return False
@@ -97,6 +117,8 @@ class Lane(threading.Thread):
     def _run(self, held: Held) -> None:
         worker, job = self._worker, held.job
         call = Call(with_job, (job, worker.handler, job.message.value))
+        if worker.on_start is not None:
+            worker.on_start(job.message)
         if worker.timeout is not None:
             worker.keeper.watch(held, worker.timeout, lambda: self._give_up(held))
         try:
@@ -106,7 +128,9 @@ class Lane(threading.Thread):
         except Exception as error:  # the ledger or the saga's log could not be read or written
             outcome = worker.handling.interrupted(job.message, error)
         if worker.timeout is not None and not worker.keeper.unwatch(held):
-            return  # it took too long: the message was settled and this thread replaced
+            # It took too long: the keeper settles what this thread has, and replaces it.
+            self._abandoned = self._replaced = True
+            return
         if not self._outcomes:
             self._oldest_outcome = time.monotonic()
         self._outcomes.append(outcome)
@@ -119,14 +143,17 @@ class Lane(threading.Thread):
 
     def _give_up(self, held: Held) -> None:
         """Called by the keeper: the handler's time is up. A thread can not be stopped, so it is left behind."""
-        self._abandoned = True
+        self._abandoned = self._replaced = True
         worker, message = self._worker, held.job.message
         held.job.lose()
         error = TimeoutError(f"the handler did not finish within {worker.timeout} seconds")
         log.warning("message %s of queue %r: %s", message.id, worker.queue.name, error)
+        try:
+            failure = worker.handling.failure(message, error)
+        except Exception as problem:  # the ledger could not be written
+            failure = worker.handling.interrupted(message, problem)
         outcomes, self._outcomes = self._outcomes, []
-        worker.exchange.settle([*outcomes, worker.handling.failure(message, error), *self._unstarted()])
-        worker.replace_lane(self)
+        worker.replace_lane(self, [*outcomes, failure, *self._unstarted()])
 
     def _unstarted(self) -> list[Outcome]:
         with self._lock:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from localqueue.message import QueueMessage
@@ -58,6 +59,11 @@ class Outcome:
     def is_plain(self) -> bool:
         return not (self.records or self.follow_ups)
 
+    def become(self, other: Outcome) -> None:
+        """Turn into another outcome of the same message; whoever holds this one sees what really happened."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
+
     def settled(self) -> Settled:
         return Settled(message=self.message, state=self.state, result=self.result, error=self.error)
 
@@ -69,6 +75,8 @@ def drive(steps: Steps) -> Any:
         while True:
             try:
                 result = call.function(*call.args, **call.kwargs)
+                if type(result) is CoroutineType:
+                    raise _not_here(call, result)
             except (Exception, SystemExit) as error:
                 call = steps.throw(error)
             else:
@@ -77,9 +85,16 @@ def drive(steps: Steps) -> Any:
         return done.value
 
 
+def _not_here(call: Call, coroutine: Any) -> TypeError:
+    coroutine.close()
+    named = next((one for one in (*call.args, call.function) if callable(one)), call.function)
+    return TypeError(f"{named!r} is a coroutine function; AsyncWorker and persistent_async_worker run those")
+
+
 async def drive_async(steps: Steps) -> Any:
-    """Run a lifecycle from an event loop: its own work in threads, the user's coroutines on the loop."""
+    """Run a lifecycle from an event loop: coroutine functions on the loop, all else in threads."""
     import asyncio
+    import inspect
 
     def move(error: BaseException | None, result: Any) -> tuple[Call | None, Any]:
         try:
@@ -92,9 +107,12 @@ async def drive_async(steps: Steps) -> Any:
         error: BaseException | None = None
         result = None
         try:
-            result = call.function(*call.args, **call.kwargs)
-            if hasattr(result, "__await__"):
-                result = await result
+            if inspect.iscoroutinefunction(call.function):
+                result = await call.function(*call.args, **call.kwargs)
+            else:
+                result = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
+                if inspect.isawaitable(result):
+                    result = await result
         except (Exception, SystemExit) as raised:
             error = raised
         call, value = await asyncio.to_thread(move, error, result)

@@ -34,9 +34,9 @@ class Pace:
             return 0.0
 
     @property
-    def is_open(self) -> bool:
-        """Whether the breaker keeps the worker from fetching messages."""
-        return self._open_until > self._clock()
+    def open_for(self) -> float:
+        """Seconds for which the breaker still keeps the worker from fetching messages."""
+        return max(self._open_until - self._clock(), 0.0)
 
     def note(self, *, failed: bool, permanent: bool = False) -> None:
         """Count a result. A permanent failure says nothing about the service behind the handler."""

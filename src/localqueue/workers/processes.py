@@ -8,17 +8,19 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import QueueError
+from localqueue.errors import QueueError, QueueStoreClosedError
 from localqueue.stores.port import INFLIGHT, Changes, Settle
 from localqueue.stores.rules import describe_error
 from localqueue.workers.counts import Tally, WorkerCounts
 from localqueue.workers.signals import STOP_SIGNALS, StopSignals
 
 if TYPE_CHECKING:
+    from localqueue.message import QueueMessage
     from localqueue.workers.worker import Worker
 
 log = logging.getLogger("localqueue.workers")
@@ -36,15 +38,34 @@ class WorkerDied(QueueError):
 class Child:
     """One forked process running a worker with a single thread."""
 
-    def __init__(self, worker: Worker, number: int, *, until_empty: bool, wait_for_delayed: bool) -> None:
+    def __init__(self, worker: Worker, number: int) -> None:
         self.number = number
         self.worker_id = f"{worker.worker_id}-{number}"
         self.started = time.monotonic()
         self.tally = Tally.shared(_FORK.RawArray)
-        self.process: ForkProcess = _FORK.Process(
-            target=_run_child, args=(worker, self.worker_id, until_empty, wait_for_delayed, self.tally)
-        )
+        self._running = _FORK.RawArray("c", 64)
+        self._finished = _FORK.RawValue("b", 0)
+
+    def start(self, *arguments: Any) -> None:
+        self.process: ForkProcess = _FORK.Process(target=_run_child, args=(self, *arguments))
         self.process.start()
+
+    def note_start(self, message: QueueMessage[Any]) -> None:
+        """Called in the process: a handler is about to run."""
+        self._running.value = message.id.encode()
+
+    def note_end(self) -> None:
+        """Called in the process: the worker in it has finished."""
+        self._finished.value = 1
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._finished.value)
+
+    @property
+    def running(self) -> str:
+        """Id of the message whose handler started last."""
+        return bytes(self._running.value).decode()
 
 
 class Supervisor:
@@ -61,31 +82,40 @@ class Supervisor:
         self._bell, self._rope = os.pipe()
         self._totals = WorkerCounts()
 
-    def run(self, signals: bool) -> WorkerCounts:
+    def run(self, signals: bool) -> None:
         worker = self._worker
         os.set_blocking(self._rope, False)
         worker.ring = self._ring
         try:
             with StopSignals(worker.stop, enabled=signals):
-                for number in range(worker.concurrency):
-                    self._start(number)
-                self._supervise()
+                try:
+                    for number in range(worker.concurrency):
+                        self._start(number)
+                    self._supervise()
+                finally:
+                    self._kill()
         finally:
-            self._kill()
             worker.ring = None
-            worker.stopping.clear()
             os.close(self._bell)
             os.close(self._rope)
-        return self._totals
+
+    def counts(self) -> WorkerCounts:
+        return sum((child.tally.counts() for child in list(self._children)), self._totals)
 
     def _ring(self) -> None:
+        """Have the supervisor look whether to stop; a process of its rings to have all of them stop."""
         with contextlib.suppress(OSError):
             os.write(self._rope, b"!")
 
     def _start(self, number: int) -> None:
-        self._children.append(
-            Child(self._worker, number, until_empty=self._until_empty, wait_for_delayed=self._wait_for_delayed)
-        )
+        child = Child(self._worker, number)
+        # A signal between the fork and the child's own handlers would run ours in the child, and be lost.
+        earlier = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            child.start(self._worker, os.getpid(), self._ring, self._until_empty, self._wait_for_delayed)
+            self._children.append(child)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
     def _supervise(self) -> None:
         deadline: float | None = None
@@ -106,23 +136,25 @@ class Supervisor:
         ends += [at for at, _ in self._due]
         timeout = max(min(ends) - time.monotonic(), 0.0) if ends else None
         sentinels: dict[Any, Child] = {child.process.sentinel: child for child in self._children}
-        for ready in wait([*sentinels, self._bell], timeout):
-            if ready == self._bell:
-                os.read(self._bell, 64)
-            else:
-                self._ended(sentinels[ready])
+        ready = wait([*sentinels, self._bell], timeout)
+        if self._bell in ready:
+            os.read(self._bell, 64)
+            self._worker.stopping.set()
+        for sentinel in ready:
+            if sentinel != self._bell:
+                self._ended(sentinels[sentinel])
 
     def _ended(self, child: Child) -> None:
         child.process.join()
         code = child.process.exitcode
-        self._totals += child.tally.counts()
         self._children.remove(child)
+        self._totals += child.tally.counts()
         child.process.close()
-        if code == 0:
+        if child.finished and code == 0 and (self._until_empty or self._worker.stopping.is_set()):
             return
         if code != STUCK:
             log.error("process %s of worker %s ended with %s", child.worker_id, self._worker.worker_id, _said(code))
-        self._release(child.worker_id, _said(code))
+        self._release(child, _said(code))
         lived = time.monotonic() - child.started > _LIVED_LONG_ENOUGH or code == STUCK
         pause = _FIRST_PAUSE if lived else min(self._pauses.get(child.number, _FIRST_PAUSE / 2) * 2, _LONGEST_PAUSE)
         self._pauses[child.number] = pause
@@ -143,43 +175,51 @@ class Supervisor:
 
     def _kill(self) -> None:
         """End what still runs; its messages come back at once."""
-        children, self._children = self._children, []
-        for child in children:
+        for child in self._children:
             child.process.kill()
-        for child in children:
+        while self._children:
+            child = self._children[0]
             child.process.join()
+            with contextlib.suppress(QueueStoreClosedError):
+                self._release(child, "being stopped")
+            self._children.remove(child)
             self._totals += child.tally.counts()
-            self._release(child.worker_id, "being stopped")
             child.process.close()
 
-    def _release(self, worker_id: str, how: str) -> None:
-        """Give back what a dead process held. Its delivery counts as an attempt."""
+    def _release(self, child: Child, how: str) -> None:
+        """Give back what a dead process held. For the message it was running, that delivery was an attempt."""
         queue = self._worker.queue
         limit = self._worker.attempt_limit
         error = describe_error(WorkerDied(f"the worker process ended with {how} while it held the message"))
+        settles = []
         try:
-            settles = [
-                Settle(queue.name, message.id, "release", message.attempts, 0.0, error, limit)
-                for message in queue.store.scan(queue.name, state=INFLIGHT)
-                if message.leased_by == worker_id
-            ]
+            for message in queue.store.scan(queue.name, state=INFLIGHT):
+                if message.leased_by == child.worker_id:
+                    settle = Settle(queue.name, message.id, "release", message.attempts)
+                    if child.running in (message.id, ""):
+                        settles.append(settle._replace(error=error, max_attempts=limit))
+                    else:
+                        settles.append(settle._replace(forgive=True))
             if settles:
                 queue.store.commit(Changes(settle=settles, strict=False))
+        except QueueStoreClosedError:
+            raise
         except QueueError as problem:  # then the leases run out by themselves
-            log.warning("could not give back the messages of %s: %s", worker_id, problem)
+            log.warning("could not give back the messages of %s: %s", child.worker_id, problem)
 
 
-def _run_child(worker: Worker, worker_id: str, until_empty: bool, wait_for_delayed: bool, tally: Tally) -> None:
+def _run_child(
+    child: Child, worker: Worker, parent: int, ring: Callable[[], object], until_empty: bool, wait_for_delayed: bool
+) -> None:
+    worker.become_child(child, orphaned=lambda: os.getppid() != parent, ring=ring)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of us; the supervisor passes it on
-    parent = os.getppid()
-    worker.become_child(worker_id, tally, orphaned=lambda: os.getppid() != parent)
-    for number in STOP_SIGNALS:
-        if number != signal.SIGINT:
-            signal.signal(number, lambda *_: worker.stop())
+    signal.signal(signal.SIGTERM, lambda *_: worker.wind_up())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     if until_empty:
         worker.run_until_empty(wait_for_delayed=wait_for_delayed, signals=False)
     else:
         worker.run(signals=False)
+    child.note_end()
 
 
 def _said(code: int | None) -> str:

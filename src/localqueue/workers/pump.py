@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import LeaseLost
+from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.queue.waiting import Wakeup
+from localqueue.workers.core import is_async
+from localqueue.workers.handler_threads import HandlerThreads
 from localqueue.workers.job import Job, with_job, with_job_async
 from localqueue.workers.keeper import Held
 from localqueue.workers.lane import unstarted
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("localqueue.workers")
 
 _LONG = 3600.0
+_LOOK_AGAIN = 0.5  # a message that was expected may have been taken or removed by somebody else
+_GRACE = 5.0  # for handlers that were cancelled because time is up
 
 
 class _Running:
@@ -62,19 +66,32 @@ class Pump:
         self._leased: deque[Held] = deque()
         self._outcomes: list[Outcome] = []
         self._spawning: list[tuple[_Running, Call]] = []
-        self._threads = ThreadPoolExecutor(worker.concurrency, thread_name_prefix=f"{worker.worker_id}-handler")
-        self._deadline: float | None = None
-        self._wrap: Callable[..., Any] = with_job_async if _is_async(worker.handler) else with_job
+        self._threads = HandlerThreads(f"{worker.worker_id}-handler")
+        self._cancelling = False
+        self._cancel_at: float | None = None
+        self._leave_at: float | None = None
+        self._wrap: Callable[..., Any] = with_job_async if is_async(worker.handler) else with_job
 
     def ring(self) -> None:
         """Have the pump look at its inbox and at whether to stop. Never blocks."""
         self._bell.set()
 
-    def cancel_all(self) -> None:
-        """Cancel the handlers that run; their messages are given back. Called on the loop."""
+    def cancel_all(self, grace: float | None = None) -> None:
+        """Cancel the handlers that run; their messages are given back. Called on the loop.
+
+        A handler that is not done `grace` seconds later is left to itself.
+        """
+        self._cancelling = True
+        if grace is not None and self._leave_at is None:
+            self._leave_at = time.monotonic() + grace
         for running in list(self._running):
             if running.task is not None:
                 running.task.cancel()
+        self._bell.set()
+
+    def cut_short(self) -> None:
+        """The second signal. Called on the loop."""
+        self.cancel_all(_GRACE)
 
     def run(self) -> None:
         worker = self._worker
@@ -91,11 +108,12 @@ class Pump:
                 self._watcher.close()
                 recovery.close()
                 worker.keeper.close()
-                self._threads.shutdown(wait=False)
+                self._threads.close()
         except BaseException as error:
             self.failure = error
         finally:
-            self._loop.call_soon_threadsafe(self.ended.set)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self.ended.set)
 
     def _turn(self) -> bool:
         worker = self._worker
@@ -106,9 +124,9 @@ class Pump:
         pause = self._start_leased()
         self._flush_calls()
         wanted = worker.concurrency - len(self._running) - len(self._leased)
-        if worker.prefetch > 1:
-            wanted += worker.prefetch
-        if worker.pace.is_open:
+        if worker.batch > 1:
+            wanted += worker.batch
+        if worker.pace.open_for:
             wanted = 0
         if self._swap(max(wanted, 0)):
             return True
@@ -117,43 +135,65 @@ class Pump:
         if wanted > 0:
             self._watcher.arm()
         self._flush_calls()
-        self._bell.wait(pause)
+        self._bell.wait(min(pause, _LOOK_AGAIN) if self._until_empty else pause)
         return True
 
     def _swap(self, wanted: int) -> bool:
         """Settle what is finished and lease what may run; whether there is something to do now."""
         outcomes, self._outcomes = self._outcomes, []
-        if not outcomes and (wanted == 0 or self._watcher.armed):
+        last_look = self._until_empty and not self._running
+        if not outcomes and (wanted == 0 or (self._watcher.armed and not last_look)):
             return bool(self._inbox)
         messages = self._worker.exchange.swap(outcomes, wanted)
         self._leased.extend(self._worker.keeper.hold(message) for message in messages)
-        return bool(messages or self._inbox or self._outcomes)
+        # Whoever was told of an outcome may have put something: look once more before saying that there is nothing.
+        return bool(messages or self._inbox or self._outcomes or (outcomes and self._until_empty))
 
     def _is_finished(self) -> bool:
-        if not self._until_empty or self._running or self._leased or self._inbox:
+        if not self._until_empty or self._running or self._leased or self._inbox or self._worker.pace.open_for:
             return False
-        return not (self._wait_for_delayed and self._worker.queue.stats().delayed > 0)
+        try:
+            return not (self._wait_for_delayed and self._worker.queue.stats().delayed > 0)
+        except QueueStoreClosedError:
+            raise
+        except QueueStoreError as error:
+            log.warning("queue %r: the store does not answer, trying again: %s", self._worker.queue.name, error)
+            return False
 
     def _wind_down(self) -> bool:
         """Finish what runs and give back what does not; False when nothing is left."""
         worker = self._worker
         self._watcher.interrupt()
-        returned = [unstarted(worker.queue.name, held.job.message) for held in self._leased]
-        self._leased.clear()
+        returned = []
+        while self._leased:
+            held = self._leased.popleft()
+            if worker.handling.consumes:  # it is gone from the store, so it can not be given back
+                self._begin_message(held)
+            else:
+                returned.append(unstarted(worker.queue.name, held.job.message))
         outcomes, self._outcomes = self._outcomes, []
         worker.exchange.settle([*outcomes, *returned])
         self._flush_calls()
         if not self._running and not self._inbox:
             return False
-        if worker.shutdown_timeout is None:
-            self._bell.wait(_LONG)
-        elif not self._inbox:
-            self._deadline = self._deadline or time.monotonic() + worker.shutdown_timeout
-            remaining = self._deadline - time.monotonic()
-            if remaining <= 0:
+        if not self._inbox:
+            return self._wait_for_the_rest()
+        return True
+
+    def _wait_for_the_rest(self) -> bool:
+        """Wait for running handlers; False when their time is up."""
+        worker, now = self._worker, time.monotonic()
+        if worker.shutdown_timeout is not None and not self._cancelling:
+            self._cancel_at = self._cancel_at or now + worker.shutdown_timeout
+            if now >= self._cancel_at:
                 log.warning("worker %s stops while %d handlers still run", worker.worker_id, len(self._running))
+                self._cancel_at, self._cancelling, self._leave_at = None, True, now + _GRACE
                 self._loop.call_soon_threadsafe(self.cancel_all)
-            self._bell.wait(max(remaining, 0.05))
+        if self._leave_at is not None and now >= self._leave_at:
+            log.warning("worker %s leaves %d handlers that do not end", worker.worker_id, len(self._running))
+            return False
+        ends = [at for at in (self._cancel_at, self._leave_at) if at is not None]
+        self._bell.wait(max(min(ends) - now, 0.0) if ends else _LONG)
         return True
 
     def _start_leased(self) -> float:
@@ -163,14 +203,15 @@ class Pump:
         while self._leased and len(self._running) < worker.concurrency:
             if worker.pace.paced and (pause := worker.pace.wait()) > 0:
                 break
-            held = self._leased.popleft()
-            call = Call(self._wrap, (held.job, worker.handler, held.job.message.value))
-            self._begin(_Running(worker.handling.steps(held.job, call), held))
+            self._begin_message(self._leased.popleft())
         else:
             pause = _LONG
-        if worker.pace.is_open:
-            pause = min(pause, 0.05)
-        return pause
+        return min(pause, worker.pace.open_for or _LONG)
+
+    def _begin_message(self, held: Held) -> None:
+        worker = self._worker
+        call = Call(self._wrap, (held.job, worker.handler, held.job.message.value))
+        self._begin(_Running(worker.handling.steps(held.job, call), held))
 
     def _begin_after(self, steps: Steps) -> None:
         """Start what follows a commit; the worker does not end before it is done."""
@@ -185,7 +226,7 @@ class Pump:
         running.task = running.error = running.result = None
         if isinstance(error, asyncio.CancelledError):
             running.steps.close()
-            self._done(running, self._worker.handling.interrupted(running.held.job.message) if running.held else None)
+            self._done(running, None if running.held is None else self._cut_off(running.held.job))
         elif error is not None:
             self._advance(running, lambda: running.steps.throw(error))
         else:
@@ -205,6 +246,13 @@ class Pump:
         else:
             self._spawning.append((running, call))
 
+    def _cut_off(self, job: Job) -> Outcome:
+        """What becomes of a message whose handler was cancelled."""
+        message = job.message
+        if job.lost:
+            return Outcome(message, "lost", None, error=LeaseLost(message.queue, message.id, message.attempts))
+        return self._worker.handling.interrupted(message)
+
     def _flush_calls(self) -> None:
         """Hand gathered calls to the loop, all at once: ringing it is what costs."""
         if self._spawning:
@@ -220,17 +268,23 @@ class Pump:
 
     def _spawn(self, spawning: list[tuple[_Running, Call]]) -> None:
         for running, call in spawning:
-            running.task = self._loop.create_task(self._perform(running, call))
+            if self._cancelling or (running.held is not None and running.held.job.lost):
+                running.error = asyncio.CancelledError()
+                self._inbox.append(running)
+                self._bell.set()
+            else:
+                running.task = self._loop.create_task(self._perform(running, call))
 
     async def _perform(self, running: _Running, call: Call) -> None:
         try:
             running.result = await self._call(call)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                running.error = error
+            else:
+                running.error = QueueError("the handler raised CancelledError though nobody cancelled it")
         except BaseException as error:
-            lost = running.held is not None and running.held.job.lost
-            if lost and isinstance(error, asyncio.CancelledError):
-                assert running.held is not None
-                message = running.held.job.message
-                error = LeaseLost(message.queue, message.id, message.attempts)
             running.error = error
         self._inbox.append(running)
         self._bell.set()
@@ -240,9 +294,10 @@ class Pump:
         limit = self._worker.timeout if is_handler else None
         try:
             async with asyncio.timeout(limit) as clock:
-                if _is_async(call.function):
+                if is_async(call.function):
                     return await call.function(*call.args, **call.kwargs)
-                return await self._loop.run_in_executor(self._threads, lambda: call.function(*call.args, **call.kwargs))
+                result = await self._threads.run(lambda: call.function(*call.args, **call.kwargs))
+                return await result if inspect.isawaitable(result) else result
         except TimeoutError:
             if clock.expired():
                 raise TimeoutError(f"the handler did not finish within {limit} seconds") from None
@@ -268,7 +323,3 @@ class Pump:
                     call = steps.send(result)
         except StopIteration as done:
             return done.value
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -40,5 +40,7 @@ class Recovery:
                 self._run_steps(self._coordinator.recover())
             except QueueError as error:
                 log.warning("could not recover what is in doubt, trying again: %s", error)
+            except Exception:
+                log.exception("could not recover what is in doubt, trying again")
             if self._closed.wait(_EVERY):
                 return

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from localqueue.message import QueueMessage
+from localqueue.errors import QueueError
+from localqueue.retry.plan import is_permanent
 from localqueue.workers.commits.outbox import PREFIX, outbox_queue
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.job import current_job
@@ -47,6 +48,8 @@ class OutboxRelay:
         self._queue = queue
         self._target = target
         self._external: Any = getattr(policy, "outbox_store", None)
+        if self._external is not None and not hasattr(self._external, "keys"):
+            raise TypeError(f"a relay needs an outbox_store with keys(prefix); {self._external!r} has none")
         self._worker_id = worker_id
         self._stopping = threading.Event()
         self._worker: Worker | None = None
@@ -88,13 +91,16 @@ class OutboxRelay:
         return self._worker
 
     def _forward(self, envelope: dict[str, Any]) -> None:
-        target = self._target
-        if callable(target):
-            target(envelope)
-        elif target.store is self._queue.store:
-            current_job().put(envelope, to=target, **_key(target, current_job().message))
-        else:
-            target.put(envelope, dedupe_key=current_job().message.id)
+        message, target = current_job().message, self._target
+        try:
+            if callable(target) or target.routing_policy.fanout or target.store is not self._queue.store:
+                self._send(message.id, envelope)
+            else:
+                current_job().put(envelope, to=target, **_key(target, message.id))
+        except Exception as error:
+            if is_permanent(error):  # a worker would bury it, and the next envelope would overtake it
+                raise QueueError(f"the target can not take envelopes yet: {error!r}") from error
+            raise
 
     # an outbox in a result store
 
@@ -129,7 +135,7 @@ class OutboxRelay:
         if callable(self._target):
             self._target(envelope)
         else:
-            self._target.put(envelope, dedupe_key=key)
+            self._target.put(envelope, **_key(self._target, key))
 
     def _keys(self) -> list[str]:
         prefix = f"{PREFIX}:dedupe:{self._queue.name}:"
@@ -137,5 +143,5 @@ class OutboxRelay:
         return sorted(keys, key=lambda key: ((self._external.load(key) or {}).get("at", 0.0), key))
 
 
-def _key(target: PersistentQueue[Any], message: QueueMessage[Any]) -> Any:
-    return {"dedupe_key": message.id} if target.deduplication_policy.accepts_dedupe_key else {}
+def _key(target: PersistentQueue[Any], key: str) -> Any:
+    return {"dedupe_key": key} if target.deduplication_policy.accepts_dedupe_key else {}

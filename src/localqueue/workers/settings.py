@@ -19,6 +19,8 @@ def merged(
 ) -> PersistentWorkerConfig:
     config = (queue.build_worker_config() if config is None else config).with_overrides(**overrides)
     retry = override_retry_settings(queue.retry_defaults, config.retry_kwargs)
+    if retry.get("max_tries") is not None and retry.get("stop") is not None:
+        raise ValueError("pass either max_tries= or stop=, not both")
     validate_retry_defaults(retry)
     return PersistentWorkerConfig(
         dead_letter_on_failure=config.dead_letter_on_failure,

@@ -14,6 +14,31 @@ log = logging.getLogger("localqueue.workers")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class StopFlag(threading.Event):
+    """An event that a signal handler may set in a thread that is just setting it: its lock lets the owner in again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = threading.Condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        with self._told:
+            self._is_set = True
+            self._told.notify_all()
+
+    def clear(self) -> None:
+        with self._told:
+            self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._told:
+            return self._told.wait_for(lambda: self._is_set, timeout)
+
+
 class HardStop(SystemExit):
     """The second signal: whoever waits for the worker to finish stops waiting."""
 
@@ -43,4 +68,4 @@ class StopSignals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._earlier.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
+from localqueue.errors import QueueError
 from localqueue.message import QueueMessage
 from localqueue.retry import QueueAttemptStore
 from localqueue.workers.outcome import Outcome
@@ -11,6 +13,8 @@ from localqueue.workers.outcome import Outcome
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
     from localqueue.retry import PersistentAsyncRetrying, PersistentRetrying
+
+log = logging.getLogger("localqueue.workers")
 
 
 class Tries:
@@ -20,44 +24,47 @@ class Tries:
     """
 
     def __init__(self, queue: PersistentQueue[Any], retry_kwargs: dict[str, Any]) -> None:
-        self._kwargs = dict(retry_kwargs)
+        from localqueue.retry import PersistentAsyncRetrying, PersistentRetrying
+
+        kwargs = dict(retry_kwargs)
         self._own: QueueAttemptStore | None = None
-        if self._kwargs.get("store") is None and self._kwargs.get("store_path") is None:
-            self._kwargs.pop("store_path", None)
-            self._kwargs["store"] = self._own = QueueAttemptStore(queue.store)
+        if kwargs.get("store") is None and kwargs.get("store_path") is None:
+            kwargs.pop("store_path", None)
+            kwargs["store"] = self._own = QueueAttemptStore(queue.store)
         for fixed in ("key", "key_fn"):
-            if fixed in self._kwargs:
+            if fixed in kwargs:
                 raise ValueError(f"a worker counts tries by message id, so it takes no {fixed}=")
-        self._store: Any = self._own
+        self._sync = PersistentRetrying(**kwargs)
+        self._async = PersistentAsyncRetrying(**kwargs)
 
     def retryer(self, message: QueueMessage[Any]) -> PersistentRetrying:
-        from localqueue.retry import PersistentRetrying
-
-        retryer = PersistentRetrying(key=message.id, **self._kwargs)
-        if message.forgiven:
-            self._begin_again(retryer, message)
-        return retryer
+        self._begin_again(message)
+        return self._sync.copy(key=message.id)
 
     def async_retryer(self, message: QueueMessage[Any]) -> PersistentAsyncRetrying:
-        from localqueue.retry import PersistentAsyncRetrying
+        """The same for coroutine functions. Making it may block."""
+        self._begin_again(message)
+        return self._async.copy(key=message.id)
 
-        return PersistentAsyncRetrying(key=message.id, **self._kwargs)
-
-    def _begin_again(self, retryer: PersistentRetrying, message: QueueMessage[Any]) -> None:
+    def _begin_again(self, message: QueueMessage[Any]) -> None:
         """Forget a budget that was used up before the message was last requeued."""
+        if not message.forgiven:
+            return
         requeued = max((event["at"] for event in message.attempt_history if event["type"] == "requeued"), default=0.0)
-        record = retryer.get_record(message.id)
+        record = self._sync.get_record(message.id)
         if record is not None and record.first_attempt_at < requeued:
-            retryer.reset(message.id)
+            self._sync.reset(message.id)
 
     def forget(self, message: QueueMessage[Any], outcome: Outcome) -> None:
         """Have the budget deleted by the commit that settles the failed message."""
         if self._own is not None and self._own.load(message.id) is not None:
-            outcome.records.append(self._own.write(message.id, None))
+            outcome.records.append(self._own.erase(message.id))
 
     def settled(self, outcome: Outcome) -> None:
         """The same for a store of its own, after the commit."""
-        if self._own is None and outcome.error is not None and outcome.state != "lost":
-            from localqueue.retry import PersistentRetrying
-
-            PersistentRetrying(key=outcome.message.id, **self._kwargs).reset(outcome.message.id)
+        if self._own is not None or outcome.error is None or outcome.state == "lost":
+            return
+        try:
+            self._sync.reset(outcome.message.id)
+        except QueueError as error:  # a requeued message gets its fresh budget anyway
+            log.warning("the tries of message %s were not forgotten: %s", outcome.message.id, error)

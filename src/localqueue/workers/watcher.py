@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import QueueError, QueueStoreClosedError
+from localqueue.errors import QueueStoreClosedError
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.waiting import Wakeup, WorkWait
 
@@ -64,8 +64,8 @@ class Watcher:
                 found = self._wait.wait()
             except QueueStoreClosedError:
                 found = True  # the pump will find out
-            except QueueError as error:
-                log.warning("queue %r: %s", self._queue.name, error)
+            except Exception as error:
+                log.warning("queue %r: %r", self._queue.name, error)
                 self._called.wait(_AFTER_AN_ERROR)
                 continue
             if found or not self._armed:

@@ -6,23 +6,28 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.waiting import WorkWait
 from localqueue.worker_config import PersistentWorkerConfig
-from localqueue.workers.core import WorkerCore
-from localqueue.workers.counts import Tally, WorkerCounts
+from localqueue.workers.core import WorkerCore, is_async
+from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.lane import Lane
 from localqueue.workers.outcome import Settled, drive
 from localqueue.workers.recovery import Recovery
-from localqueue.workers.signals import StopSignals
+from localqueue.workers.signals import StopFlag, StopSignals
 
 if TYPE_CHECKING:
+    from localqueue.message import QueueMessage
     from localqueue.queue import PersistentQueue
+    from localqueue.workers.outcome import Outcome
+    from localqueue.workers.processes import Child, Supervisor
 
 log = logging.getLogger("localqueue.workers")
+
+_LOOK_AGAIN = 0.5  # a message that was expected may have been taken or removed by somebody else
 
 
 class Worker(WorkerCore):
@@ -59,6 +64,8 @@ class Worker(WorkerCore):
     ) -> None:
         if executor not in ("threads", "processes"):
             raise ValueError(f"executor must be 'threads' or 'processes', not {executor!r}; asyncio has AsyncWorker")
+        if callable(handler) and is_async(handler):
+            raise TypeError(f"{handler!r} is a coroutine function, which nobody would await here; use AsyncWorker")
         super().__init__(
             queue,
             handler,
@@ -76,11 +83,14 @@ class Worker(WorkerCore):
         self._lanes: list[Lane] = []
         self._changed = threading.Condition()
         self._idle = 0
+        self._rounds = 0  # how often a lane stopped being idle
         self._until_empty = False
         self._wait_for_delayed = False
         self._emptied = False
         self._failure: BaseException | None = None
         self.ring: Callable[[], object] | None = None
+        self.on_start: Callable[[QueueMessage[Any]], object] | None = None
+        self._supervisor: Supervisor | None = None
         self._on_stuck: Callable[[], object] | None = None
         self._orphaned: Callable[[], bool] | None = None
 
@@ -94,36 +104,61 @@ class Worker(WorkerCore):
         self._until_empty, self._wait_for_delayed = True, wait_for_delayed
         return self._work(signals)
 
+    @property
+    def counts(self) -> WorkerCounts:
+        """What became of the messages so far, in this run or the last one."""
+        return self._tally.counts() if self._supervisor is None else self._supervisor.counts()
+
     def stop(self) -> None:
         """Ask the worker to finish; returns at once. May be called from any thread, a handler or a signal handler."""
+        self.wind_up()
+        if self.ring is not None:
+            self.ring()
+
+    def wind_up(self) -> None:
+        """Have the threads of this process finish."""
         self.stopping.set()
         for lane in list(self._lanes):
             lane.wake()
         with self._changed:
             self._changed.notify_all()
-        if self.ring is not None:
-            self.ring()
 
-    def become_child(self, worker_id: str, tally: Tally, *, orphaned: Callable[[], bool]) -> None:
+    def become_child(self, child: Child, *, orphaned: Callable[[], bool], ring: Callable[[], object]) -> None:
         """Go on in a forked process, with one thread. A handler that takes too long ends the process."""
         from localqueue.workers.processes import STUCK
 
-        self.executor, self.concurrency, self.worker_id = "threads", 1, worker_id
-        self.ring = None
+        self.executor, self.concurrency, self.worker_id = "threads", 1, child.worker_id
+        self.shutdown_timeout = None  # the supervisor has one, and gives back what a process it ended held
+        self.ring = ring
+        self.on_start = child.note_start
+        self._supervisor = None
+        self._busy = threading.Lock()
         self._changed = threading.Condition()
-        self.stopping = threading.Event()
-        self._tally = tally
+        self.stopping = StopFlag()
+        self._tally = child.tally
         self._on_stuck = lambda: os._exit(STUCK)
         self._orphaned = orphaned
 
     def _work(self, signals: bool) -> WorkerCounts:
-        if self.executor == "processes":
-            from localqueue.workers.processes import Supervisor
-
-            return Supervisor(self, until_empty=self._until_empty, wait_for_delayed=self._wait_for_delayed).run(signals)
-        with StopSignals(self.stop, enabled=signals):
-            self._run_in_threads()
+        with self._one_run():
+            if self.executor == "processes":
+                self._run_in_processes(signals)
+            else:
+                self._supervisor = None
+                with StopSignals(self.stop, enabled=signals):
+                    self._run_in_threads()
         return self.counts
+
+    def _run_in_processes(self, signals: bool) -> None:
+        from localqueue.workers.processes import Supervisor
+
+        if self.queue.store.url.startswith("memory:"):
+            raise ValueError(
+                f"queue {self.queue.name!r} is in the memory of this process, where others can not see it; "
+                "use executor='threads', or a store in a file"
+            )
+        self._supervisor = Supervisor(self, until_empty=self._until_empty, wait_for_delayed=self._wait_for_delayed)
+        self._supervisor.run(signals)
 
     def _run_in_threads(self) -> None:
         self._prepare(run_steps=drive, on_beat=self._notice_orphanhood)
@@ -136,18 +171,17 @@ class Worker(WorkerCore):
                 self._start_lane(number)
             self._join()
         finally:
-            self.stop()
+            self.wind_up()
             for lane in list(self._lanes):
                 lane.abandon()
             recovery.close()
             self.keeper.close()
             self._lanes = []
-            self.stopping.clear()
         if self._failure is not None:
             raise self._failure
 
-    def _start_lane(self, number: int) -> None:
-        lane = Lane(self, number=number)
+    def _start_lane(self, number: int, outcomes: Sequence[Outcome] = ()) -> None:
+        lane = Lane(self, number=number, outcomes=outcomes)
         with self._changed:
             self._lanes.append(lane)
             lane.start()
@@ -168,24 +202,26 @@ class Worker(WorkerCore):
 
     def lane_ended(self, lane: Lane) -> None:
         with self._changed:
-            if lane in self._lanes:
-                self._lanes.remove(lane)
+            if lane not in self._lanes:
+                return  # it was left behind by a run that is over
+            self._lanes.remove(lane)
             if lane.failure is not None and self._failure is None:
                 self._failure = lane.failure
             self._changed.notify_all()
         if lane.failure is not None:
-            self.stop()
+            self.wind_up()
 
-    def replace_lane(self, lane: Lane) -> None:
-        """A handler took too long and its thread is left to itself."""
+    def replace_lane(self, lane: Lane, outcomes: Sequence[Outcome]) -> None:
+        """A handler took too long and its thread is left to itself; another one settles what it had."""
         if self._on_stuck is not None:
-            self._on_stuck()
+            try:
+                self.exchange.settle(outcomes)
+            finally:
+                self._on_stuck()
         with self._changed:
             if lane in self._lanes:
+                self._start_lane(lane.number, outcomes)
                 self._lanes.remove(lane)
-                if not self.stopping.is_set():
-                    self._start_lane(lane.number)
-            self._changed.notify_all()
 
     def wait_for_work(self, wait: WorkWait) -> bool:
         """Wait until there may be work; False when the worker is to end because there is none."""
@@ -194,15 +230,31 @@ class Worker(WorkerCore):
             return True
         with self._changed:
             self._idle += 1
-            if self._idle == len(self._lanes) and not self._is_work_expected():
-                self._emptied = True
-                for lane in self._lanes:
-                    lane.wake()
-        while not (self._emptied or self.stopping.is_set() or wait.wait()):
-            continue
-        with self._changed:
-            self._idle -= 1
+        try:
+            while not (self._emptied or self.stopping.is_set()):
+                if self._is_last_to_idle(wait) or wait.wait(_LOOK_AGAIN):
+                    break
+        finally:
+            with self._changed:
+                self._idle -= 1
+                self._rounds += 1
         return not self._emptied
+
+    def _is_last_to_idle(self, wait: WorkWait) -> bool:
+        """Whether no lane has anything to do; then all of them end."""
+        with self._changed:
+            rounds = self._rounds
+            if self._idle < len(self._lanes):
+                return False
+        if wait.wait(0) or self._is_work_expected():
+            return False
+        with self._changed:
+            if self._idle < len(self._lanes) or self._rounds != rounds:
+                return False
+            self._emptied = True
+            for lane in self._lanes:
+                lane.wake()
+            return True
 
     def _is_work_expected(self) -> bool:
         return self._wait_for_delayed and self.queue.stats().delayed > 0
@@ -210,4 +262,4 @@ class Worker(WorkerCore):
     def _notice_orphanhood(self) -> None:
         if self._orphaned is not None and self._orphaned():
             log.error("the process that supervises %s is gone, so it stops", self.worker_id)
-            self.stop()
+            self.wind_up()

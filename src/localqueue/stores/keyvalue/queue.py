@@ -29,7 +29,9 @@ class QueueRecords(Records[V]):
 
     def versioned(self, key: str) -> tuple[V | None, int]:
         """The record and its version, which is 0 when there is none."""
-        found = self.store.record(self.kind.name, key)
+        return self.read(self.store.record(self.kind.name, key))
+
+    def read(self, found: Record | None) -> tuple[V | None, int]:
         return (None, 0) if found is None else (self.kind.decode(found.value), found.version)
 
     def write(self, key: str, value: V | None, *, expect: int | None = None) -> RecordWrite:
@@ -102,6 +104,10 @@ class InQueueStore(KeyedStore[V]):
     def versioned(self, key: str) -> tuple[V | None, int]:
         """The record and its version, 0 when there is none."""
         return self._inside.versioned(check_key(key))
+
+    def read(self, found: Record | None) -> tuple[V | None, int]:
+        """What a record of the queue store says, with its version; (None, 0) for none."""
+        return self._inside.read(found)
 
     def write(self, key: str, record: V | None, *, expect: int | None = None) -> RecordWrite:
         """The write of a record (with None: its deletion), to put into a commit of the queue store."""

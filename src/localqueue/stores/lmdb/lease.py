@@ -25,10 +25,20 @@ def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     if request.leased_by is not None and request.counted and rows:
         _count_leases(tx, queue.id, request.leased_by, len(rows))
     messages = [reads.stored_message(tx.txn, tx.store.ids, row, queue.name) for row in rows]
+    if request.ledger is not None:
+        messages = [_with_record(tx, request.ledger, message) for message in messages]
     if request.consume:  # at most once: the claim is also the ack
         for row in rows:
             ack(tx, row)
     return messages
+
+
+def _with_record(tx: Tx, ledger: str, message: StoredMessage) -> StoredMessage:
+    """The message with what the ledger says about its dedupe key."""
+    if message.dedupe_key is None:
+        return message
+    key = f"{message.queue}:{message.dedupe_key}"
+    return message._replace(record=reads.record(tx.txn, tx.store.namespace_id, ledger, key))
 
 
 def _claim_ready(tx: Tx, queue: QueueRow, request: LeaseRequest) -> list[MessageRow]:

@@ -89,7 +89,7 @@ def leave(tx: Tx, row: MessageRow, one: Settle) -> bool:
         else:
             available_at = tx.now + one.delay
         used = row.attempts - row.forgiven
-        if one.max_attempts is not None and state == INFLIGHT and used >= one.max_attempts:
+        if not one.forgive and one.max_attempts is not None and state == INFLIGHT and used >= one.max_attempts:
             after, event = DEAD, "dead_lettered"
             error = error or to_json(rules.attempts_exhausted(used, "it was released"))
         else:

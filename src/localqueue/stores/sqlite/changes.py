@@ -19,6 +19,6 @@ def apply(tx: Tx, changes: Changes) -> Committed:
         enqueued = enqueue(tx, changes, wiring)
         add_edges(tx, changes.edges, wiring)
     settled = settle(tx, changes.settle, strict=changes.strict)
-    operate.write_records(tx, changes.records)
+    operate.write_records(tx.store, tx.connection.execute, tx.now, changes.records)
     leased = leasing.lease(tx, changes.lease, settle_all=True) if changes.lease is not None else None
     return Committed(enqueued, settled, leased or [])

@@ -42,12 +42,9 @@ def exchange(
     assert request is not None
     ids = store.ids
     acked = execute(sql.ACK_ONE, (ids.key_of(done.id), queue, done.token)).rowcount > 0
-    tx = None if acked and not changes.records else store.new_tx(now)
-    settled = [True]
-    if tx is not None:
-        if not acked:
-            settled = settle(tx, changes.settle, strict=changes.strict)
-        write_records(tx, changes.records)
+    tx = None if acked else store.new_tx(now)
+    settled = [True] if tx is None else settle(tx, changes.settle, strict=changes.strict)
+    write_records(store, execute, now, changes.records)
     until = now + request.timeout
     claim = (queue, now, until, request.max_attempts, request.leased_by)
     claimed = execute(sql.CLAIM_ONE, claim).fetchall()
@@ -55,9 +52,11 @@ def exchange(
         ((key, token),) = claimed
         row = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
         message = claimed_message(ids, request.queue, key, token, row, now, until, request.leased_by)
-        if message is not None:
-            return Committed(settled=settled, leased=[message]), tx
-        tx = tx or store.new_tx(now)
-        return Committed(settled=settled, leased=[leasing.full_message(tx, key)]), tx
+        if message is None:
+            tx = tx or store.new_tx(now)
+            message = leasing.full_message(tx, key)
+        if request.ledger is not None:
+            message = leasing.with_record(execute, store.namespace_id, request, message)
+        return Committed(settled=settled, leased=[message]), tx
     tx = tx or store.new_tx(now)
     return Committed(settled=settled, leased=leasing.lease(tx, request, settle_all=True) or []), tx

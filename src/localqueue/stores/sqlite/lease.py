@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
+from localqueue.stores.port import Lease, LeaseRequest, Record, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
+from localqueue.stores.sqlite.reads import RECORD
 from localqueue.stores.sqlite.rows import claimed_message, stored_message
 from localqueue.stores.sqlite.settle import follow_ack
 from localqueue.stores.sqlite.tx import READY, Tx
@@ -43,7 +44,20 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     messages = _claim(tx, queue, request, rows)
     if request.leased_by is not None and request.counted:
         count_leases(tx.connection, queue, request.leased_by, len(rows))
+    if request.ledger is not None:
+        return [with_record(tx.connection.execute, tx.store.namespace_id, request, message) for message in messages]
     return messages
+
+
+def with_record(
+    execute: Callable[..., sqlite3.Cursor], namespace: int, request: LeaseRequest, message: StoredMessage
+) -> StoredMessage:
+    """The message with what the ledger says about its dedupe key."""
+    if message.dedupe_key is None:
+        return message
+    key = f"{request.queue}:{message.dedupe_key}"
+    row = execute(RECORD, (namespace, request.ledger, key)).fetchone()
+    return message if row is None else message._replace(record=Record(*row))
 
 
 def is_plain(request: LeaseRequest) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import DedupeKeyInUse, RecordConflict
 from localqueue.events.event import PRUNED, PURGED
@@ -11,6 +11,10 @@ from localqueue.stores.port import RecordWrite, Settle
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.settle import leave_delivery
 from localqueue.stores.sqlite.tx import CODE, DEAD, Current, Tx
+from localqueue.stores.sqlite.writer import Execute
+
+if TYPE_CHECKING:
+    from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 
 def requeue(tx: Tx, name: str, ids: Sequence[str] | None, delay: float) -> int:
@@ -117,42 +121,33 @@ def cancel_run(tx: Tx, run_id: str) -> int:
     return cancelled
 
 
-def write_records(tx: Tx, writes: Sequence[RecordWrite]) -> None:
+def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> None:
     """Set or delete records. A version is never used again, so a stale `expect` can not match by chance."""
     for write in writes:
-        if not _write_record(tx, write):
-            where = (tx.store.namespace_id, write.kind, write.key)
-            row = tx.connection.execute(
-                "SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?", where
-            ).fetchone()
+        where = {"namespace": store.namespace_id, "kind": write.kind, "key": write.key}
+        if not _write_record(store, execute, now, write, where):
             raise RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {0 if row is None else row[0]}, not "
+                f"record {write.key!r} of kind {write.kind!r} is in version {_version(execute, where)}, not "
                 f"{write.expect}; nothing was changed"
             )
 
 
-def _write_record(tx: Tx, write: RecordWrite) -> bool:
+def _write_record(
+    store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite, where: dict[str, Any]
+) -> bool:
     """Whether the record was in the version that the write expects; then it is written."""
-    values = {
-        "namespace": tx.store.namespace_id,
-        "kind": write.kind,
-        "key": write.key,
-        "value": write.value,
-        "expect": write.expect,
-    }
     if write.value is None:
-        statement = sql.DELETE_RECORD
-    else:
-        values |= {"version": tx.store.ids.reserve(), "now": tx.now}
-        statement = {None: sql.SET_RECORD, 0: sql.ADD_RECORD}.get(write.expect, sql.REPLACE_RECORD)
-    changed = tx.connection.execute(statement, values).rowcount
-    return changed > 0 or (write.value is None and not write.expect and _is_absent(tx, write))
+        changed = execute(sql.DELETE_RECORD, {**where, "expect": write.expect}).rowcount
+        return changed > 0 or (not write.expect and _version(execute, where) == 0)
+    statement = {None: sql.SET_RECORD, 0: sql.ADD_RECORD}.get(write.expect, sql.REPLACE_RECORD)
+    values = {**where, "value": write.value, "version": store.ids.reserve(), "now": now, "expect": write.expect}
+    return execute(statement, values).rowcount > 0
 
 
-def _is_absent(tx: Tx, write: RecordWrite) -> bool:
-    where = (tx.store.namespace_id, write.kind, write.key)
-    found = tx.connection.execute("SELECT 1 FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?", where)
-    return found.fetchone() is None
+def _version(execute: Execute, where: dict[str, Any]) -> int:
+    find = "SELECT version FROM lq_records WHERE namespace = :namespace AND kind = :kind AND key = :key"
+    row = execute(find, where).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:

@@ -100,7 +100,7 @@ def leave_delivery(tx: Tx, message: Current, one: Settle) -> bool:
         if message.state in (WAITING, BLOCKED):
             return False
         used = message.attempts - message.forgiven
-        if message.state != INFLIGHT or one.max_attempts is None or used < one.max_attempts:
+        if message.state != INFLIGHT or one.forgive or one.max_attempts is None or used < one.max_attempts:
             tx.remember(message, "released", error or message.last_error)
             if error is not None:
                 _keep_error(tx, message, error)

@@ -196,12 +196,12 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         return self.commit(Changes(settle=(settle,), strict=False)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        queue, _, timeout, leased_by, max_attempts, _, _ = request
+        queue, _, timeout, leased_by, max_attempts, *_ = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None or (row in self._drained and not self._look_again(row)):
             return []
         self._drained.discard(row)
-        if leasing.is_plain(request):
+        if leasing.is_plain(request) and request.ledger is None:
             now = self._clock()
             until = now + timeout
             claim = (row, now, until, max_attempts, leased_by)

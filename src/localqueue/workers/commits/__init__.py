@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from localqueue.workers.commits.copying import Copying
 from localqueue.workers.commits.local import Coordinator, LocalAtomic
+from localqueue.workers.ledger import ExternalLedger, Ledger
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
 
 
-def coordinator_for(queue: PersistentQueue[Any]) -> Coordinator:
+def coordinator_for(queue: PersistentQueue[Any], ledger: Ledger | None = None) -> Coordinator:
+    """What the queue's commit policy does, and what its ledger needs after a crash."""
+    coordinator = _of_policy(queue)
+    return Copying(coordinator, ledger) if isinstance(ledger, ExternalLedger) else coordinator
+
+
+def _of_policy(queue: PersistentQueue[Any]) -> Coordinator:
     policy = getattr(queue.delivery_policy, "commit_policy", None)
     match getattr(policy, "mode", "local-atomic"):
         case "transactional-outbox":

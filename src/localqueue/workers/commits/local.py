@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localqueue.message import QueueMessage
 from localqueue.stores.port import QueueStore, Record
 from localqueue.workers.job import Job
+from localqueue.workers.ledger import Kept, work_key
 from localqueue.workers.outcome import Outcome, Steps
-
-if TYPE_CHECKING:
-    from localqueue.queue import PersistentQueue
 
 
 class Coordinator:
@@ -19,10 +17,11 @@ class Coordinator:
 
     needs_recovery = False
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job) -> Steps:
         """Before the handler runs; what it raises is a failure of the message."""
+        yield from ()
 
-    def succeeded(self, message: QueueMessage[Any], result: Any, outcome: Outcome) -> Steps:
+    def succeeded(self, job: Job, kept: Kept, outcome: Outcome) -> Steps:
         """After the handler; adds to the outcome. What it raises turns the success into a failure."""
         yield from ()
 
@@ -39,10 +38,9 @@ class LocalAtomic(Coordinator):
     """Result, ledger record, follow-ups and ack are one commit of the store; nothing else is needed."""
 
 
-def records_of(store: QueueStore, kind: str, queue: str) -> Iterator[Record]:
-    """The records whose key begins with the queue's name and a colon."""
-    prefix = f"{queue}:"
-    after = prefix
+def records_of(store: QueueStore, kind: str, *names: str) -> Iterator[Record]:
+    """The records whose key begins with these names: of a queue, or of a queue and a message."""
+    after = prefix = ":".join((*names, ""))
     while True:
         page = store.records(kind, after=after, limit=100)
         for record in page:
@@ -54,10 +52,10 @@ def records_of(store: QueueStore, kind: str, queue: str) -> Iterator[Record]:
         after = page[-1].key
 
 
-def envelope_of(queue: PersistentQueue[Any], message: QueueMessage[Any], **fields: Any) -> dict[str, Any]:
+def envelope_of(message: QueueMessage[Any], **fields: Any) -> dict[str, Any]:
     """What other systems are told about a message."""
-    return {"queue": queue.name, "message_id": message.id, "dedupe_key": message.dedupe_key, **fields}
+    return {"queue": message.queue, "message_id": message.id, "dedupe_key": message.dedupe_key, **fields}
 
 
-def envelope_key(prefix: str, queue: PersistentQueue[Any], message: QueueMessage[Any]) -> str:
-    return f"{prefix}:dedupe:{queue.name}:{message.dedupe_key}"
+def envelope_key(prefix: str, message: QueueMessage[Any]) -> str:
+    return f"{prefix}:dedupe:{message.queue}:{work_key(message)}"

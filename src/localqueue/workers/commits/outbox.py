@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from localqueue.message import QueueMessage
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.stores.port import NewMessage
 from localqueue.workers.commits.local import Coordinator, envelope_key, envelope_of
-from localqueue.workers.job import FollowUp
+from localqueue.workers.job import FollowUp, Job
+from localqueue.workers.ledger import Kept
 from localqueue.workers.outcome import Outcome, Steps
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class Outbox(Coordinator):
         self._external = policy.outbox_store
         self._outbox = outbox_queue(queue) if self._external is None else None
 
-    def succeeded(self, message: QueueMessage[Any], result: Any, outcome: Outcome) -> Steps:
-        envelope = envelope_of(self._queue, message, result_key=None, result=result)
+    def succeeded(self, job: Job, kept: Kept, outcome: Outcome) -> Steps:
+        envelope = envelope_of(job.message, result_key=kept.stored_under, result=kept.result)
         if self._outbox is None:
-            self._external.save(envelope_key(PREFIX, self._queue, message), {**envelope, "at": time.time()})
+            self._external.save(envelope_key(PREFIX, job.message), {**envelope, "at": time.time()})
             return
         (new_id,) = self._queue.store.mint()
         draft = NewMessage(new_id, self._outbox.name, JSON_CODEC.encode(envelope), ordering_key=ORDERING_KEY)

@@ -15,12 +15,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, RecordConflict
-from localqueue.message import QueueMessage
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.stores.port import Changes, RecordWrite, StoredMessage
 from localqueue.stores.rules import describe_error
 from localqueue.workers.commits.local import Coordinator, envelope_key, envelope_of, records_of
 from localqueue.workers.job import Job
+from localqueue.workers.ledger import Kept
 from localqueue.workers.outcome import Call, Outcome, Steps
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ KIND = "saga"
 _TRY_AGAIN = 5.0
 _RECOVERY = 60.0
 _LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
-
-
-class CompensationPending(QueueError):
-    """A saga that failed has compensations left; the message comes back until they are done."""
 
 
 class SagaLog:
@@ -102,36 +98,37 @@ class Saga(Coordinator):
         self._known = frozenset(self._compensations)
         self._store = policy.saga_store
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job) -> Steps:
         message = job.message
         job._saga = saga = SagaLog(self._queue, self._known, message.id, message.attempts)
         if not saga.exists:
             payload = self._queue.codec.encode(message.value)
             text = payload if isinstance(payload, str) else base64.b64encode(payload).decode()
-            saga.entry.update(payload=text, binary=isinstance(payload, bytes), dedupe_key=message.dedupe_key)
+            saga.entry.update(payload=text, binary=isinstance(payload, bytes))
+            saga.entry["told"] = {"key": envelope_key("saga:compensate", message), "envelope": envelope_of(message)}
         if saga.compensating:
-            raise CompensationPending(f"compensations of message {message.id} are not finished")
+            raise QueueError(f"message {message.id} failed earlier and its compensations are not finished")
+        yield from ()
 
-    def succeeded(self, message: QueueMessage[Any], result: Any, outcome: Outcome) -> Steps:
+    def succeeded(self, job: Job, kept: Kept, outcome: Outcome) -> Steps:
         if self._store is not None:
-            envelope = envelope_of(self._queue, message, phase="forward", result=result)
-            self._store.save(f"saga:{envelope_key('forward', self._queue, message)}", envelope)
-        saga = SagaLog(self._queue, self._known, message.id, message.attempts)
-        if saga.exists:
-            outcome.records.append(saga.deletion())
+            envelope = envelope_of(job.message, phase="forward", result=kept.result)
+            self._store.save(envelope_key("saga:forward", job.message), envelope)
+        if job._saga is not None and job._saga.exists:
+            outcome.records.append(job._saga.deletion())
         yield from ()
 
     def failed(self, job: Job, error: BaseException, outcome: Outcome) -> Steps:
-        saga, message = job._saga, job.message
+        saga = job._saga
         if saga is None or outcome.settle is None:
             return
         if not saga.compensating:
             if not outcome.final:  # the next delivery goes on where this one stopped
                 return
-            if not saga.entry["steps"]:
-                return
             saga.entry.update(state="compensating", error=describe_error(error), ends=outcome.settle.action)
             saga.entry["delay"] = outcome.settle.delay
+            if not saga.entry["steps"]:
+                return self._tell(saga)
             saga.save()
         problem = yield from self._compensate(saga)
         if problem is not None:
@@ -144,9 +141,13 @@ class Saga(Coordinator):
         outcome.state = "released" if entry["ends"] == "release" else "dead-lettered"
         outcome.settle = outcome.settle._replace(action=entry["ends"], delay=entry["delay"], error=entry["error"])
         outcome.records.append(saga.deletion())
+        self._tell(saga)
+
+    def _tell(self, saga: SagaLog) -> None:
         if self._store is not None:
-            envelope = envelope_of(self._queue, message, phase="compensate", error=entry["error"])
-            self._store.save(f"saga:{envelope_key('compensate', self._queue, message)}", envelope)
+            told = saga.entry["told"]
+            error = saga.entry.get("error")
+            self._store.save(told["key"], {**told["envelope"], "phase": "compensate", "error": error})
 
     def _compensate(self, saga: SagaLog) -> Steps:
         """Run what is left, last step first; the error that stopped it, or None."""
@@ -179,14 +180,19 @@ class Saga(Coordinator):
                 continue
             try:
                 yield from self._recover(saga, message)
-            except LeaseLost:  # another worker recovers it
+            except (LeaseLost, RecordConflict):  # another worker recovers it
                 continue
+            except Exception as error:  # the others need not wait for it
+                log.warning("the saga %s is not compensated yet, it is looked at again later: %r", record.key, error)
 
     def _recover(self, saga: SagaLog, message: StoredMessage | None) -> Steps:
         if message is not None or saga.compensating:
             saga.entry.update(state="compensating", recovered_until=self._queue.store.now() + _RECOVERY)
+            if message is not None:
+                saga.entry.setdefault("error", message.last_error)
             saga.save()
             problem = yield from self._compensate(saga)
             if problem is not None:
                 return
+            self._tell(saga)
         self._queue.store.commit(Changes(records=[saga.deletion()]))

@@ -1,0 +1,146 @@
+"""Every commit policy keeps its contract on every store, with every kind of ledger."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue import OutboxRelay, PersistentQueue, current_job
+from localqueue.idempotency import MemoryIdempotencyStore, QueueIdempotencyStore, SQLiteIdempotencyStore
+from localqueue.policies import (
+    LocalAtomicCommit,
+    ReturnStoredResult,
+    SagaCommit,
+    TransactionalOutboxCommit,
+    TwoPhaseCommit,
+)
+from localqueue.results import MemoryResultStore, QueueResultStore
+from localqueue.stores.lmdb import LMDBQueueStore
+from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
+from localqueue.testing import CommitContract, CommitHarness, FakeClock
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["sqlite", "memory", "lmdb"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[FakeClock], Any]:
+    places = itertools.count()
+    return {
+        "sqlite": lambda clock: SQLiteQueueStore(tmp_path / f"{next(places)}.sqlite3", clock=clock),
+        "memory": lambda clock: MemoryQueueStore(clock=clock),
+        "lmdb": lambda clock: LMDBQueueStore(tmp_path / f"{next(places)}.lmdb", clock=clock),
+    }[request.param]
+
+
+class TestLocalAtomic(CommitContract):
+    @pytest.fixture(params=["inline", "in the store", "apart"])
+    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+        def delivery(store: Any) -> dict[str, Any]:
+            results = {"inline": None, "in the store": QueueResultStore(store), "apart": MemoryResultStore()}
+            return {
+                "idempotency_store": QueueIdempotencyStore(store),
+                "result_policy": ReturnStoredResult(result_store=results[request.param]),
+            }
+
+        return CommitHarness(open=opened, make_policy=LocalAtomicCommit, make_delivery=delivery)
+
+
+class TestExternalLedger(CommitContract):
+    @pytest.fixture(params=["memory", "sqlite"])
+    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any], tmp_path: Path) -> Any:
+        ledgers: list[Any] = []
+
+        def delivery(store: Any) -> dict[str, Any]:
+            path = tmp_path / f"ledger-{len(ledgers)}"
+            ledgers.append(MemoryIdempotencyStore() if request.param == "memory" else SQLiteIdempotencyStore(path))
+            return {"idempotency_store": ledgers[-1]}
+
+        yield CommitHarness(open=opened, make_policy=LocalAtomicCommit, make_delivery=delivery)
+        for ledger in ledgers:
+            ledger.close()
+
+
+class TestOutbox(CommitContract):
+    @pytest.fixture(params=["own store", "apart"])
+    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+        sent: list[Any] = []
+        outbox = MemoryResultStore() if request.param == "apart" else None
+
+        def drain(queue: PersistentQueue[Any]) -> None:
+            OutboxRelay(queue, sent.append).run_until_empty(signals=False)
+
+        return CommitHarness(
+            open=opened,
+            make_policy=lambda: TransactionalOutboxCommit(outbox_store=outbox),
+            applied=lambda: sent,
+            effects=1,
+            drain=drain,
+        )
+
+
+class Bank:
+    def __init__(self) -> None:
+        self.prepared: dict[str, Any] = {}
+        self.committed: list[Any] = []
+
+    def prepare(self, txid: str, envelope: dict[str, Any]) -> None:
+        self.prepared[txid] = envelope["dedupe_key"]
+
+    def commit(self, txid: str) -> None:
+        if txid in self.prepared:
+            self.committed.append(self.prepared.pop(txid))
+
+    def rollback(self, txid: str) -> None:
+        self.prepared.pop(txid, None)
+
+
+class TestTwoPhase(CommitContract):
+    @pytest.fixture(params=["own ledger", "external ledger"])
+    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+        one, two = Bank(), Bank()
+
+        def delivery(store: Any) -> dict[str, Any]:
+            return {"idempotency_store": None if request.param == "own ledger" else MemoryIdempotencyStore()}
+
+        return CommitHarness(
+            open=opened,
+            make_policy=lambda: TwoPhaseCommit(participants=(one, two)),
+            make_delivery=delivery,
+            applied=lambda: one.committed + two.committed,
+            effects=2,
+            unfinished=lambda: [*one.prepared, *two.prepared],
+        )
+
+
+class TestSaga(CommitContract):
+    @pytest.fixture
+    def harness(self, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+        booked: dict[Any, None] = {}
+
+        def book(what: str) -> str:
+            booked[current_job().message.id, what] = None
+            return current_job().message.id
+
+        def undo(what: str) -> Callable[[Any, Any], None]:
+            def cancel(value: Any, result: Any) -> None:
+                for key in list(booked):
+                    if key[1] == what and result in (None, key[0]):
+                        del booked[key]
+
+            return cancel
+
+        def step(value: Any) -> None:
+            for what in ("flight", "hotel"):
+                current_job().step(what, book, what)
+
+        return CommitHarness(
+            open=opened,
+            make_policy=lambda: SagaCommit(compensations={"flight": undo("flight"), "hotel": undo("hotel")}),
+            applied=lambda: list(booked),
+            effects=2,
+            step=step,
+        )
