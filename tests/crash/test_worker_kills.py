@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue
+from localqueue import PersistentQueue, Worker
 from localqueue.idempotency import QueueIdempotencyStore
 from tests.crash.children import Child, reports_of
 from tests.crash.effects import SCENES, STEPS, VALUES, Log, Scene, lines, play, post, posting_handler, transfers
@@ -33,10 +33,7 @@ def put_all(kind: str, path: str, name: str) -> None:
 
 
 def kills(kind: str, tmp_path: Path, name: str, at: str) -> Iterator[tuple[int, str]]:
-    """Each place a worker was killed at, in turn, until one comes to its end; twice as far each time for edges.
-
-    Killed at every point around an effect, and at the first edges one by one: those are the lifecycle of a message.
-    """
+    """Each place a worker was killed at, one after the other, until one comes to its end (or 24 have not)."""
     for nth in itertools.count(1):
         path = str(tmp_path / f"{at}-{nth}")
         put_all(kind, path, name)
@@ -159,8 +156,6 @@ def test_balances_are_exact_after_rounds_of_random_kills(kind: str, seed: int, t
         assert all(child.exit_code in (0, -signal.SIGKILL) for child in children)
     assert killed
     with open_store(kind, path, clock=lambda: time.time() + 9 * AN_HOUR) as store:
-        from localqueue import Worker
-
         Worker(transfers(store), posting_handler(store), max_tries=50).run_until_empty(signals=False)
         stats = transfers(store).stats()
         assert (stats.total, stats.dead) == (0, 0)

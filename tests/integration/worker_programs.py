@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -40,7 +42,9 @@ class Program:
         source = _FRAME.format(place=str(place), lease_timeout=lease_timeout) + textwrap.dedent(text)
         (place / "program.py").write_text(source)
         self.errors = (place / "errors").open("w")
-        self.process = subprocess.Popen([sys.executable, place / "program.py"], stderr=self.errors)
+        self.process = subprocess.Popen(
+            [sys.executable, place / "program.py"], stderr=self.errors, start_new_session=True
+        )
 
     @property
     def said(self) -> list[str]:
@@ -68,8 +72,8 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.errors.close()
 

@@ -101,7 +101,7 @@ def test_no_call_of_the_store_is_made_in_the_loops_thread(tmp_path: Path, policy
 def test_the_loop_goes_on_while_another_program_has_the_store_locked(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite3"
     with SQLiteQueueStore(path) as store:
-        queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=0.3)
+        queue = PersistentQueue[Any]("jobs", store=store)
         queue.put("x")
         foreign = sqlite3.connect(path, isolation_level=None)
         turns = 0
@@ -118,7 +118,7 @@ def test_the_loop_goes_on_while_another_program_has_the_store_locked(tmp_path: P
             task = asyncio.create_task(worker.run())
             await started.wait()
             foreign.execute("BEGIN IMMEDIATE")
-            locked.set()  # from here on the worker wants to settle, to lease and to renew
+            locked.set()  # from here on the worker wants to settle and to lease
             for _ in range(200):
                 await asyncio.sleep(0.001)
                 turns += 1

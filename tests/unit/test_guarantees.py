@@ -54,6 +54,7 @@ from localqueue.policies import (
     SubscriptionPolicy,
     Throttling,
     TransactionalOutboxCommit,
+    TwoPhaseCommit,
 )
 from localqueue.testing import SharedStoreContract
 
@@ -170,22 +171,29 @@ def test_effectively_once_refuses_to_drop(backpressure: Any) -> None:
     assert "dropping" in accepted(backpressure=backpressure)
 
 
-def test_effectively_once_says_whether_it_has_a_ledger() -> None:
-    without = accepted(delivery_policy=EffectivelyOnceDelivery())
-    assert "effectively-once-without-a-ledger" in without
-    assert "effectively-once" not in without
-    assert rule("effectively-once-without-a-ledger").level == "at-least-once"
-    assert rule("effectively-once").level == "at-least-once"
-    ledger = EffectivelyOnceDelivery(idempotency_store=object())
-    assert "effectively-once" in accepted(delivery_policy=ledger)
+def test_effectively_once_says_where_its_ledger_is() -> None:
+    inside, outside = "effectively-once", "effectively-once-external-ledger"
+    own = accepted(delivery_policy=EffectivelyOnceDelivery())
+    external = accepted(delivery_policy=EffectivelyOnceDelivery(idempotency_store=object()))
+    assert (inside in own, outside in own) == (True, False)
+    assert (inside in external, outside in external) == (False, True)
+    assert rule(inside).level == rule(outside).level == "effectively-once"
 
 
-@pytest.mark.parametrize("commit", [TransactionalOutboxCommit(), SagaCommit()])
-def test_a_commit_policy_without_its_store_only_names(commit: Any) -> None:
-    delivery = EffectivelyOnceDelivery(commit_policy=commit)
-    assert "commit-without-a-store" in accepted(delivery_policy=delivery)
-    attached = EffectivelyOnceDelivery(commit_policy=SagaCommit(saga_store=object()))
-    assert "commit-without-a-store" not in accepted(delivery_policy=attached)
+@pytest.mark.parametrize(
+    ("commit", "row", "level"),
+    [
+        (TransactionalOutboxCommit(), "outbox", "at-least-once"),
+        (TransactionalOutboxCommit(outbox_store=object()), "outbox-apart", "at-least-once"),
+        (TwoPhaseCommit(), "two-phase", "effectively-once"),
+        (SagaCommit(), "saga", "at-least-once"),
+    ],
+)
+def test_a_commit_policy_says_what_it_adds(commit: Any, row: str, level: str) -> None:
+    rows = accepted(delivery_policy=EffectivelyOnceDelivery(commit_policy=commit))
+    assert row in rows
+    assert rule(row).level == level
+    assert {"outbox", "outbox-apart", "two-phase", "saga"} & set(rows) == {row}
 
 
 def test_remote_placement_only_names_the_boundary() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue, current_job, persistent_worker
+from localqueue import AsyncWorker, PersistentQueue, Worker, current_job, persistent_worker
 from localqueue.errors import QueueError
 from localqueue.policies import SagaCommit
 from localqueue.results import MemoryResultStore
@@ -144,8 +145,6 @@ def test_a_compensation_that_fails_is_tried_again_and_those_before_are_not(store
 
 
 def run_once(queue: PersistentQueue[Any], handler: Callable[..., Any]) -> list[Any]:
-    from localqueue import Worker
-
     settled: list[Any] = []
     Worker(queue, handler, on_settled=settled.append, max_tries=1).run_until_empty(signals=False)
     return settled
@@ -287,10 +286,6 @@ def test_a_step_needs_a_compensation_and_a_saga(store: Any) -> None:
 
 
 def test_async_steps_and_compensations_run_on_the_loop(store: Any) -> None:
-    import asyncio
-
-    from localqueue import AsyncWorker
-
     log: list[str] = []
 
     async def book(name: str) -> str:

@@ -68,8 +68,9 @@ def test_a_worker_with_an_open_breaker_starts_nothing_until_the_cooldown_is_over
 
     options: dict[str, Any] = {"circuit_breaker_failures": 2, "circuit_breaker_cooldown": 3600, "max_tries": 1}
     with Running(Worker(queue, handler, on_settled=log, **options)) as running:
-        eventually(lambda: running.worker.pace.open_for > 0)
-        assert len(log.settled) == 2
+        eventually(lambda: len(log.settled) == 2)
+        assert running.worker.pace.open_for > 0
+    assert [one.state for one in log.settled if one.error] == ["dead-lettered"] * 2
     assert queue.stats().ready == 3
     assert [message.tries for message in queue.get_messages(3)] == [1, 1, 1]
 

@@ -34,16 +34,14 @@ def _is_effectively_once(configuration: Configuration) -> bool:
     return configuration.delivery_policy.guarantee == "effectively-once"
 
 
-def _has_unattached_commit(configuration: Configuration) -> bool:
-    commit = _delivery(configuration, "commit_policy")
-    if commit is None or not commit.coordinates_effects:
-        return False
-    stores = [
-        getattr(commit, name)
-        for name in ("outbox_store", "prepare_store", "commit_store", "saga_store")
-        if hasattr(commit, name)
-    ]
-    return not any(store is not None for store in stores)
+def _ledger_is_inside(configuration: Configuration) -> bool:
+    """Whether the ledger is the queue's own, or one inside a queue store, which is then taken for the same one."""
+    ledger = _delivery(configuration, "idempotency_store")
+    return ledger is None or type(ledger).__name__ == "QueueIdempotencyStore"
+
+
+def _commit_mode(configuration: Configuration) -> str | None:
+    return getattr(_delivery(configuration, "commit_policy"), "mode", None)
 
 
 def _any_queue(configuration: Configuration) -> bool:
@@ -84,38 +82,106 @@ PROMISES: tuple[Rule, ...] = (
     ),
     _promised(
         "effectively-once",
-        "Effectively-once delivery with an idempotency store",
-        "at-least-once",
-        "The key is required and a put whose key a live message holds stores nothing. The queue hands out "
-        "messages at least once and does not read the idempotency store: skipping what already succeeded is "
-        "up to the consumer.",
-        when=lambda c: _is_effectively_once(c) and _delivery(c, "idempotency_store") is not None,
+        "Effectively-once delivery with the ledger in the queue's store",
+        "effectively-once",
+        "A worker's result (inline, or in a `QueueResultStore` on the same store), the record of the key, the "
+        "follow-ups of the handler and the ack are one transaction, and a key that succeeded is skipped until its "
+        "record is pruned. A handler that is cut off runs again, so effects outside of the store can happen twice. A "
+        "consumer without a worker gets at-least-once delivery: only workers read the ledger.",
+        when=lambda c: _is_effectively_once(c) and _ledger_is_inside(c),
         proof=(
+            "tests/unit/test_effectively_once.py::test_ack_result_record_and_follow_ups_are_one_commit",
+            "tests/unit/test_effectively_once.py::test_a_worker_whose_lease_ran_out_leaves_nothing_behind",
+            "tests/unit/test_effectively_once.py::test_keys_belong_to_their_queue",
+            "tests/crash/test_worker_kills.py::test_follow_ups_results_and_ledger_happen_once_wherever_a_worker_is_killed",
+            "tests/crash/test_worker_kills.py::test_balances_are_exact_after_rounds_of_random_kills",
             "tests/unit/test_guarantee_promises.py::test_effectively_once_delivery_redelivers_and_does_not_touch_the_ledger",
-            "tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",
-            "src/localqueue/testing/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
-        ),
-    ),
-    _promised(
-        "effectively-once-without-a-ledger",
-        "Effectively-once delivery without an idempotency store",
-        "at-least-once",
-        "The key is required and a put whose key a live message holds stores nothing. Nothing remembers what "
-        "succeeded: an acked key can be put again.",
-        when=lambda c: _is_effectively_once(c) and _delivery(c, "idempotency_store") is None,
-        proof=(
             "tests/unit/test_guarantee_promises.py::test_an_acked_key_can_be_put_again",
             "tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",
             "src/localqueue/testing/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
         ),
     ),
     _promised(
-        "commit-without-a-store",
-        "Outbox, two-phase or saga commit without a store attached",
-        "descriptive",
-        "The policy names the coordination; no envelope is written.",
-        when=_has_unattached_commit,
-        proof=("tests/unit/test_guarantees.py::test_a_commit_policy_without_its_store_only_names",),
+        "effectively-once-external-ledger",
+        "Effectively-once delivery with a ledger of its own",
+        "effectively-once",
+        "What a success leaves in the queue's store is one transaction, as above. The ledger is written before the ack "
+        "when there is nothing but the ack, and else copied after it, by the next worker if this one died: until then "
+        "other readers of the ledger see the key as pending. A key that another store's queue of the same name has in "
+        "progress excludes, if the ledger has `begin`; its mark lasts as long as the lease of the message. A result "
+        "store of its own is written before the ack.",
+        when=lambda c: _is_effectively_once(c) and not _ledger_is_inside(c),
+        proof=(
+            "tests/unit/test_effectively_once.py::test_a_crash_between_the_external_ledger_and_the_ack_is_found_as_a_success",
+            "tests/unit/test_effectively_once.py::test_an_external_ledger_never_claims_a_success_whose_follow_ups_are_not_stored",
+            "tests/unit/test_effectively_once.py::test_a_success_that_did_not_reach_the_external_ledger_is_copied_when_its_key_comes_again",
+            "tests/unit/test_effectively_once.py::test_a_key_in_progress_elsewhere_excludes",
+            "tests/unit/test_effectively_once.py::test_the_mark_in_an_external_ledger_is_renewed_with_the_lease",
+            "tests/crash/test_worker_kills.py::test_follow_ups_results_and_ledger_happen_once_wherever_a_worker_is_killed",
+        ),
+    ),
+    _promised(
+        "outbox",
+        "TransactionalOutboxCommit without an outbox_store",
+        "at-least-once",
+        "The envelope is stored by the transaction that acks the message. `OutboxRelay` sends envelopes in the order "
+        "of the acks and the next only after the one before was taken; a relay that dies right after sending sends "
+        "that one again. Into a queue of the same store each is moved once.",
+        when=lambda c: _commit_mode(c) == "transactional-outbox" and _delivery(c, "commit_policy").outbox_store is None,
+        proof=(
+            "tests/unit/test_outbox.py::test_envelopes_reach_a_callable_in_the_order_of_the_acks",
+            "tests/unit/test_outbox.py::test_a_target_that_fails_is_asked_again_before_the_next_envelope_is_sent",
+            "tests/unit/test_outbox.py::test_a_stopped_relay_goes_on_where_it_stopped",
+            "tests/unit/test_outbox.py::test_a_queue_of_the_same_store_gets_each_envelope_once",
+            "tests/crash/test_worker_kills.py::test_a_relay_sends_in_order_and_at_least_once_wherever_it_is_killed",
+        ),
+    ),
+    _promised(
+        "outbox-apart",
+        "TransactionalOutboxCommit with an outbox_store",
+        "at-least-once",
+        "The envelope is saved before the ack: none is missing, and one may be sent for work that is then done again. "
+        "The relay sends by the time they were saved, so the clocks of the workers decide the order.",
+        when=lambda c: (
+            _commit_mode(c) == "transactional-outbox" and _delivery(c, "commit_policy").outbox_store is not None
+        ),
+        proof=(
+            "tests/unit/test_outbox.py::test_an_outbox_in_a_store_of_its_own_is_relayed_in_order",
+            "tests/unit/test_outbox.py::test_a_relay_of_an_outbox_of_its_own_runs_until_it_is_stopped",
+        ),
+    ),
+    _promised(
+        "two-phase",
+        "TwoPhaseCommit",
+        "effectively-once",
+        "The ack is the decision: every participant that prepared commits if the message is acked, and rolls back if "
+        "not; whoever could not be told is told again by the next worker. A participant must take `commit` and "
+        "`rollback` more than once. One that is asked to prepare by a worker that has lost its lease and then dies "
+        "keeps its preparation: it should let go of what is never decided.",
+        when=lambda c: _commit_mode(c) == "two-phase",
+        proof=(
+            "tests/unit/test_two_phase.py::test_all_participants_prepare_before_any_commits",
+            "tests/unit/test_two_phase.py::test_a_participant_that_can_not_prepare_rolls_everybody_back",
+            "tests/unit/test_two_phase.py::test_a_worker_that_lost_its_lease_rolls_back_also_what_it_prepared_after_recovery",
+            "tests/unit/test_two_phase.py::test_two_recoveries_at_once_agree",
+            "tests/crash/test_worker_kills.py::test_a_participant_commits_each_message_once_wherever_its_worker_is_killed",
+        ),
+    ),
+    _promised(
+        "saga",
+        "SagaCommit",
+        "at-least-once",
+        "A finished step is not run again; one that was cut off is. When the message finally fails, also because its "
+        "workers died, every step that began is compensated, last first, until all are. A crash repeats at most the "
+        "step or the compensation that was running.",
+        when=lambda c: _commit_mode(c) == "saga",
+        proof=(
+            "tests/unit/test_saga.py::test_a_final_failure_is_compensated_in_reverse_order",
+            "tests/unit/test_saga.py::test_a_retry_goes_on_where_the_last_try_stopped",
+            "tests/unit/test_saga.py::test_a_compensation_that_fails_is_tried_again_and_those_before_are_not",
+            "tests/unit/test_saga.py::test_a_message_that_the_store_buried_is_compensated_by_the_next_worker",
+            "tests/crash/test_worker_kills.py::test_compensations_are_complete_and_in_reverse_order_wherever_a_worker_is_killed",
+        ),
     ),
     _promised(
         "exactly-once-effects",

@@ -1,4 +1,4 @@
-"""The contract of effectively-once work: what a commit policy, its participants and stores must keep through crashes."""
+"""The contract of effectively-once work: what commit policies, participants and stores keep through crashes."""
 
 from __future__ import annotations
 

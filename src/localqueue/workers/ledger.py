@@ -161,7 +161,8 @@ class _OwnLedger:
         self.keep = results.keep
 
     def foresee(self, stored: StoredMessage) -> None:
-        self._foreseen[stored.id] = self._records.read(stored.record)
+        if stored.dedupe_key is not None:  # without one the record has another key
+            self._foreseen[stored.id] = self._records.read(stored.record)
 
     def begin(self, message: QueueMessage[Any]) -> Standing | None:
         if message.id in self._foreseen:

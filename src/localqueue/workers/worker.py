@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localqueue.workers")
 
+_LOOK_FOR_SIGNALS = 0.2
+
 _LOOK_AGAIN = 0.5  # a message that was expected may have been taken or removed by somebody else
 
 
@@ -196,7 +198,8 @@ class Worker(WorkerCore):
                 if remaining is not None and remaining <= 0:
                     log.warning("worker %s stops while %d handlers still run", self.worker_id, len(self._lanes))
                     return
-                self._changed.wait(remaining)
+                # Not for ever: a signal that arrives just before an endless wait begins would be handled after it.
+                self._changed.wait(_LOOK_FOR_SIGNALS if remaining is None else min(remaining, _LOOK_FOR_SIGNALS))
 
     # called by lanes
 
