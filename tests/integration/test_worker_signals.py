@@ -20,9 +20,12 @@ THREADS = """
     def handler(value):
         say("begin", value)
         wait_for("go")
+        while not worker.stopping.is_set():  # the signal has to get here first
+            time.sleep(0.005)
         say("end", value)
 
-    Worker(queue, handler, prefetch=3, {options}).run()
+    worker = Worker(queue, handler, prefetch=3, {options})
+    worker.run()
     say("returned")
 """
 PROCESSES = THREADS.replace("prefetch=3", 'prefetch=3, executor="processes"')

@@ -55,8 +55,7 @@ class QueueCore(Emitting, Generic[T]):
             configuration.notification_policy.notifies_on_put or configuration.dispatch_policy.dispatches_on_put
         )
         self._plain = (
-            self._quiet
-            and self._limit is None
+            self._limit is None
             and configuration.backpressure.overflow != "throttle"
             and not configuration.routing_policy.fanout
             and not getattr(configuration.delivery_policy, "requires_dedupe_key", False)

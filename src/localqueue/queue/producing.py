@@ -68,7 +68,7 @@ class Producing(QueueCore[T]):
             message_id, at = self.store.put_one(self.name, self._codec.encode(item), self._codec_name)
             if self._hooks is not None:
                 self._tell_put(self.name, message_id, "stored", at)
-            return QueueMessage.of(
+            message: QueueMessage[T] = QueueMessage.of(
                 id=message_id,
                 value=item,
                 queue=self.name,
@@ -77,6 +77,9 @@ class Producing(QueueCore[T]):
                 attempt_history=[],
                 headers={},
             )
+            if not self._quiet:
+                self._announce_one(message, "stored")
+            return message
         drafts = self._drafts(
             (item,), timeout, delay, (dedupe_key,), priority, ttl, headers, ordering_key, run_id, after
         )
@@ -112,7 +115,7 @@ class Producing(QueueCore[T]):
         if not values:
             return []
         plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
-        if plain and self._plain and dedupe_keys is None and connection is None:
+        if plain and self._plain and self._quiet and dedupe_keys is None and connection is None:
             payloads = [self._codec.encode(value) for value in values]
             ids, at = self.store.put_batch(self.name, payloads, self._codec_name)
             if self._hooks is not None:

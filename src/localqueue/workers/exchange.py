@@ -13,7 +13,9 @@ from localqueue.errors import (
     LeaseLost,
     QueueError,
     QueueStoreClosedError,
+    QueueStoreCorruptError,
     QueueStoreError,
+    QueueStoreVersionError,
     RecordConflict,
 )
 from localqueue.events.event import RETRIED
@@ -77,7 +79,7 @@ class Exchange:
         while True:
             try:
                 return self._swap(left, request)
-            except QueueStoreClosedError:
+            except (QueueStoreClosedError, QueueStoreCorruptError, QueueStoreVersionError):
                 raise
             except QueueStoreError as error:
                 if self._stopping is None:

@@ -32,6 +32,9 @@ class Watcher:
         self._armed = False
         self._closed = False
         self._called = Wakeup()
+        self._policy: Any = queue.notification_policy if policy is None else policy
+        if hasattr(self._policy, "attach"):
+            self._policy.attach(self._notified)  # one thread less between a put and the pump
         self._thread = threading.Thread(target=self._run, name="localqueue-watcher", daemon=True)
         self._thread.start()
 
@@ -48,8 +51,15 @@ class Watcher:
         self._armed = False
         self._wait.wake()
 
+    def _notified(self) -> None:
+        if self._armed:
+            self._armed = False
+            self._found()
+
     def close(self) -> None:
         self._closed = True
+        if hasattr(self._policy, "detach"):
+            self._policy.detach(self._notified)
         self._wait.wake()
         self._called.set()
         self._thread.join()
