@@ -7,6 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
+OTHER_STORES = {"memory", "lmdb"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The quick tier takes a test that is run for every store on SQLite only; memory shares its code."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        names = set() if callspec is None else set(callspec.id.split("-"))
+        if names & OTHER_STORES or (item.cls is not None and item.cls.__name__ == "TestMemory"):
+            item.add_marker(pytest.mark.slow)
+
 
 def _skipped_in_ci(config: pytest.Config) -> Sequence[pytest.TestReport]:
     if os.environ.get("CI") != "true":

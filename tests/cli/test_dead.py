@@ -9,6 +9,8 @@ import pytest
 from localqueue import PersistentQueue
 from tests.cli.command import run
 
+pytestmark = pytest.mark.slow  # each test runs the command several times
+
 
 def bury(*errors: Exception, tries: int = 1) -> list[str]:
     """Dead letters of queue `jobs`, one for each error."""

@@ -8,6 +8,8 @@ from localqueue import PersistentQueue
 from localqueue.queue import default_store_path
 from tests.cli.command import put, run
 
+pytestmark = pytest.mark.slow  # each test runs the command several times
+
 
 def test_the_size_is_what_could_be_delivered_now() -> None:
     put("jobs", 1, 2)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import put, run
+
+pytestmark = pytest.mark.slow  # each test runs the command several times
 
 
 def test_purge_removes_everything_and_counts_it() -> None:

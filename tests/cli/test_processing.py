@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.command import environment, put, run, send_one_after_another, started, wait_until
 
+pytestmark = pytest.mark.slow  # each test runs the command several times
+
 JOBS = "tests.cli.jobs"
 SEEN = Path("seen.txt")
 

@@ -15,6 +15,8 @@ from localqueue.retry.default_store import default_path
 from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.cli.command import put, run
 
+pytestmark = pytest.mark.slow  # each test runs the command several times
+
 
 def exhaust(path: str | Path) -> None:
     with closing(SQLiteAttemptStore(path)) as store:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.command import run, started, wait_until
 
+pytestmark = pytest.mark.slow  # each test runs the command several times
+
 
 def test_a_schedule_is_added_listed_and_removed() -> None:
     added = run("schedule", "add", "jobs", "tick", "--every", "15m", "--value", '{"a": 1}')

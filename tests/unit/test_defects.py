@@ -396,6 +396,7 @@ OPERATIONS: dict[str, Callable[[PersistentQueue[Any]], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("maxsize", [0, 10**6], ids=["unbounded", "bounded"])
 def test_cost_does_not_grow_with_the_backlog(tmp_path: Path, meter: Meter, operation: str, maxsize: int) -> None:
@@ -411,6 +412,7 @@ def test_cost_does_not_grow_with_the_backlog(tmp_path: Path, meter: Meter, opera
         assert no_dearer(before, after), (before, after)
 
 
+@pytest.mark.slow
 def test_cost_does_not_grow_with_attempts(tmp_path: Path, meter: Meter) -> None:
     """Cost: the whole history was rewritten at each transition: 37 ms at attempt 1,000, 7 MB for one message."""
     with PersistentQueue("jobs", store_path=tmp_path / "q.db") as queue:
@@ -437,6 +439,7 @@ def test_cost_does_not_grow_with_attempts(tmp_path: Path, meter: Meter) -> None:
         assert len(message.attempt_history) <= 40
 
 
+@pytest.mark.slow
 def test_cost_of_one_get_is_bounded_when_ten_thousand_leases_expired(meter: Meter) -> None:
     """Cost: one get reclaimed 10,000 expired leases for 1.08 s under the write lock."""
     clock = FakeClock()
@@ -457,6 +460,7 @@ def test_cost_of_one_get_is_bounded_when_ten_thousand_leases_expired(meter: Mete
             assert again | {taken[0].value} == set(range(10_000))
 
 
+@pytest.mark.slow
 def test_cost_of_one_bounded_put_is_bounded_when_ten_thousand_leases_expired(meter: Meter) -> None:
     """The same, for a put that has to know the capacity."""
     clock = FakeClock()
@@ -474,6 +478,7 @@ def hold_the_write_lock(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@pytest.mark.slow
 def test_cost_an_idle_consumer_takes_no_write_lock(tmp_path: Path, meter: Meter) -> None:
     """Cost: every idle consumer opened a write transaction every 50 ms; 20 of them cut a producer to a third."""
     with PersistentQueue("jobs", store_path=tmp_path / "q.db") as queue:
@@ -496,6 +501,7 @@ def test_cost_an_idle_consumer_takes_no_write_lock(tmp_path: Path, meter: Meter)
         assert not [s for s in while_idle if s.startswith(("BEGIN IMMEDIATE", "UPDATE", "INSERT", "DELETE"))]
 
 
+@pytest.mark.slow
 def test_cost_an_idle_consumer_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     """The same, seen from outside: somebody else holds the write lock all the time."""
     path = tmp_path / "q.db"
@@ -535,6 +541,7 @@ def test_cost_an_idle_consumer_does_not_wait_for_a_writer(tmp_path: Path) -> Non
     ],
     ids=["stats", "qsize", "empty", "full", "inspect", "messages", "dead_letters", "count_dead", "run", "is_paused"],
 )
+@pytest.mark.slow
 def test_cost_looking_takes_no_write_lock(tmp_path: Path, look: Callable[..., object]) -> None:
     """Cost: stats() held the write lock, for 78 ms at a backlog of 100,000."""
     path = tmp_path / "q.db"

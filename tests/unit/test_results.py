@@ -19,7 +19,9 @@ def in_a_queue_store(path: Path) -> QueueResultStore:
 
 
 @pytest.mark.parametrize("make", [SQLiteResultStore, LMDBResultStore, in_a_queue_store])
-@pytest.mark.parametrize("value", [(1, 2), {"a": {1}}, object(), float("nan"), {1: "a"}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [(1, 2), {"a": {1}}, object(), float("nan"), {1: "a"}], ids=lambda value: type(value).__name__
+)
 def test_a_value_that_would_not_come_back_equal_is_refused(
     make: Callable[..., Any], value: object, tmp_path: Path
 ) -> None:

@@ -256,6 +256,22 @@ def test_a_worker_whose_lease_ran_out_can_not_go_on_with_the_saga(store: Any, cl
     assert store.records(KIND) == []
 
 
+def test_a_worker_whose_lease_ran_out_compensates_nothing(store: Any, clock: FakeClock) -> None:
+    trip = Trip()
+    queue = trip.queue(store)
+    queue.put("me", dedupe_key="k")
+
+    def slow(value: Any) -> None:
+        current_job().step("flight", trip.book, "flight")
+        clock.advance(31)
+        assert queue.get_message().attempts == 2  # another worker goes forward with it now
+        raise ImportError("too late, and for good")
+
+    assert states(run_in_threads(queue, slow, max_tries=3)) == ["lost"]
+    assert trip.log == ["flight"]
+    assert len(store.records(KIND)) == 1
+
+
 def test_envelopes_of_success_and_failure_are_stored(store: Any, run: Run) -> None:
     trip, told = Trip(), MemoryResultStore()
     queue = trip.queue(store, saga_store=told)

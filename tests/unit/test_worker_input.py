@@ -77,7 +77,9 @@ def test_a_queue_must_be_a_queue(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [coroutine_function, AsyncCallable(), functools.partial(coroutine_function)], ids=str
+    "function",
+    [coroutine_function, AsyncCallable(), functools.partial(coroutine_function)],
+    ids=["function", "callable", "partial"],
 )
 def test_coroutine_functions_belong_into_an_async_worker(queue: PersistentQueue[Any], function: Any) -> None:
     with pytest.raises(TypeError, match="use AsyncWorker"):

@@ -106,7 +106,7 @@ class Pump:
                     pass
             finally:
                 self._watcher.close()
-                recovery.close()
+                recovery.close(look_again=self._until_empty and not worker.stopping.is_set())
                 worker.keeper.close()
                 self._threads.close()
         except BaseException as error:

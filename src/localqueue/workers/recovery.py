@@ -23,24 +23,32 @@ class Recovery:
         self._coordinator = coordinator
         self._run_steps = run_steps
         self._closed = threading.Event()
+        self._look_again = False
         self._thread = threading.Thread(target=self._run, name="localqueue-recovery", daemon=True)
 
     def start(self) -> None:
         if self._coordinator.needs_recovery:
             self._thread.start()
 
-    def close(self) -> None:
+    def close(self, *, look_again: bool = False) -> None:
+        """End the thread; with `look_again` after one more look, for what fell into doubt since the last."""
+        self._look_again = look_again
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         while True:
-            try:
-                self._run_steps(self._coordinator.recover())
-            except QueueError as error:
-                log.warning("could not recover what is in doubt, trying again: %s", error)
-            except Exception:
-                log.exception("could not recover what is in doubt, trying again")
+            self._look()
             if self._closed.wait(_EVERY):
-                return
+                break
+        if self._look_again:
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self._run_steps(self._coordinator.recover())
+        except QueueError as error:
+            log.warning("could not recover what is in doubt, trying again: %s", error)
+        except Exception:
+            log.exception("could not recover what is in doubt, trying again")

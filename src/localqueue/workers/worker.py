@@ -176,7 +176,7 @@ class Worker(WorkerCore):
             self.wind_up()
             for lane in list(self._lanes):
                 lane.abandon()
-            recovery.close()
+            recovery.close(look_again=self._emptied)
             self.keeper.close()
             self._lanes = []
         if self._failure is not None:

@@ -87,7 +87,8 @@ _PROMISES = {
     "a ready message stands in the wrong place": (
         "SELECT m.key FROM lq_line AS l JOIN lq_messages AS m ON m.key = l.key "
         "WHERE l.part = 2 AND (l.queue != m.queue OR l.rank != -m.priority "
-        "OR l.position != coalesce(m.available_at, m.created_at) OR l.count != m.attempts OR l.until IS NOT m.expires_at)"
+        "OR l.position != coalesce(m.available_at, m.created_at) OR l.count != m.attempts "
+        "OR l.until IS NOT m.expires_at)"
     ),
     "an ordering key has two messages in delivery": (
         "SELECT queue || ':' || ordering_key FROM lq_messages WHERE ordering_key IS NOT NULL AND state IN (0, 1) "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, RecordConflict
 from localqueue.policies.codec import JSON_CODEC
-from localqueue.stores.port import Changes, RecordWrite, StoredMessage
+from localqueue.stores.port import Changes, Lease, RecordWrite, StoredMessage
 from localqueue.stores.rules import describe_error
 from localqueue.workers.commits.local import Coordinator, envelope_key, envelope_of, records_of
 from localqueue.workers.job import Job
@@ -122,9 +122,11 @@ class Saga(Coordinator):
         saga = job._saga
         if saga is None or outcome.settle is None:
             return
+        if not saga.compensating and not outcome.final:  # the next delivery goes on where this one stopped
+            return
+        if job.lost or not self._is_held(job):  # whoever has the message now may be going forward
+            return
         if not saga.compensating:
-            if not outcome.final:  # the next delivery goes on where this one stopped
-                return
             saga.entry.update(state="compensating", error=describe_error(error), ends=outcome.settle.action)
             saga.entry["delay"] = outcome.settle.delay
             if not saga.entry["steps"]:
@@ -142,6 +144,10 @@ class Saga(Coordinator):
         outcome.settle = outcome.settle._replace(action=entry["ends"], delay=entry["delay"], error=entry["error"])
         outcome.records.append(saga.deletion())
         self._tell(saga)
+
+    def _is_held(self, job: Job) -> bool:
+        lease = Lease(job.message.queue, job.message.id, job.message.attempts)
+        return self._queue.store.renew([lease], timeout=self._queue.lease_timeout)[0] is not None
 
     def _tell(self, saga: SagaLog) -> None:
         if self._store is not None:
