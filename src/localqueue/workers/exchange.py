@@ -132,18 +132,16 @@ class Exchange:
         return messages if leased else []
 
     def _commit(self, outcomes: Sequence[Outcome], lease: LeaseRequest | None, *, strict: bool) -> Committed:
-        if not strict:
-            settles = [one.settle for one in outcomes if one.settle is not None]
-            changes = Changes(settle=settles, lease=lease, strict=False)
-            return self.queue._commit(changes, [one.message for one in outcomes])
-        follow_ups = [follow_up for one in outcomes for follow_up in one.follow_ups]
         changes = Changes(
-            enqueue=[follow_up.draft for follow_up in follow_ups],
             settle=[one.settle for one in outcomes if one.settle is not None],
             records=[record for one in outcomes for record in one.records],
             lease=lease,
-            limits={f.queue.name: f.queue._limit for f in follow_ups if f.queue._limit is not None},
+            strict=strict,
         )
+        follow_ups = [follow_up for one in outcomes for follow_up in one.follow_ups]
+        if follow_ups:
+            changes.enqueue = [follow_up.draft for follow_up in follow_ups]
+            changes.limits = {f.queue.name: f.queue._limit for f in follow_ups if f.queue._limit is not None}
         return self.queue._commit(changes, [one.message for one in outcomes], [f.queue for f in follow_ups])
 
     def _commit_alone(self, one: Outcome) -> None:

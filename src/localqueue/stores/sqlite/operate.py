@@ -124,29 +124,30 @@ def cancel_run(tx: Tx, run_id: str) -> int:
 def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> None:
     """Set or delete records. A version is never used again, so a stale `expect` can not match by chance."""
     for write in writes:
-        where = {"namespace": store.namespace_id, "kind": write.kind, "key": write.key}
-        if not _write_record(store, execute, now, write, where):
+        if not _write_record(store, execute, now, write):
             raise RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {_version(execute, where)}, not "
+                f"record {write.key!r} of kind {write.kind!r} is in version {_version(store, execute, write)}, not "
                 f"{write.expect}; nothing was changed"
             )
 
 
-def _write_record(
-    store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite, where: dict[str, Any]
-) -> bool:
+def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite) -> bool:
     """Whether the record was in the version that the write expects; then it is written."""
-    if write.value is None:
-        changed = execute(sql.DELETE_RECORD, {**where, "expect": write.expect}).rowcount
-        return changed > 0 or (not write.expect and _version(execute, where) == 0)
-    statement = {None: sql.SET_RECORD, 0: sql.ADD_RECORD}.get(write.expect, sql.REPLACE_RECORD)
-    values = {**where, "value": write.value, "version": store.ids.reserve(), "now": now, "expect": write.expect}
-    return execute(statement, values).rowcount > 0
+    kind, key, value, expect = write
+    if value is None:
+        changed = execute(sql.DELETE_RECORD, (store.namespace_id, kind, key, expect)).rowcount
+        return changed > 0 or (not expect and _version(store, execute, write) == 0)
+    values = (store.namespace_id, kind, key, value, store.ids.reserve(), now)
+    if expect is None:
+        return execute(sql.SET_RECORD, values).rowcount > 0
+    if expect == 0:
+        return execute(sql.ADD_RECORD, values).rowcount > 0
+    return execute(sql.REPLACE_RECORD, (*values, expect)).rowcount > 0
 
 
-def _version(execute: Execute, where: dict[str, Any]) -> int:
-    find = "SELECT version FROM lq_records WHERE namespace = :namespace AND kind = :kind AND key = :key"
-    row = execute(find, where).fetchone()
+def _version(store: SQLiteQueueStore, execute: Execute, write: RecordWrite) -> int:
+    find = "SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?"
+    row = execute(find, (store.namespace_id, write.kind, write.key)).fetchone()
     return 0 if row is None else int(row[0])
 
 

@@ -167,6 +167,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
                 break
             except sqlite3.IntegrityError:  # another process minted the same key
                 continue
+        self._drained.discard(row)
         self._wake.touched((queue,))
         return self.ids.id_of(key), now
 
@@ -222,7 +223,9 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
 
     def _look_again(self, queue: int) -> bool:
         """Whether an unsuccessful claim was only held up: by a timer, or by a message that can expire."""
-        (ready, _, until, paused_at) = self._reader.run(lambda c: c.execute(sql.LOOK, (queue,)).fetchone())
+        found = self._reader.one(sql.LOOK, (queue,))
+        assert found is not None
+        ready, _, until, paused_at = found
         return paused_at is None and (ready > 0 or until <= self._clock())
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:

@@ -1,2 +1,2 @@
 DELETE FROM lq_records
- WHERE namespace = :namespace AND kind = :kind AND key = :key AND (:expect IS NULL OR version = :expect)
+ WHERE namespace = ?1 AND kind = ?2 AND key = ?3 AND (?4 IS NULL OR version = ?4)

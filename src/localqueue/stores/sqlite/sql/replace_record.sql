@@ -1,2 +1,2 @@
-UPDATE lq_records SET value = :value, version = :version, updated_at = :now
- WHERE namespace = :namespace AND kind = :kind AND key = :key AND version = :expect
+UPDATE lq_records SET value = ?4, version = ?5, updated_at = ?6
+ WHERE namespace = ?1 AND kind = ?2 AND key = ?3 AND version = ?7

@@ -1,3 +1,3 @@
 INSERT INTO lq_records (namespace, kind, key, value, version, updated_at)
-VALUES (:namespace, :kind, :key, :value, :version, :now)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
