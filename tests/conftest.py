@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell that starts the run in the background has it ignore Ctrl-C, and so would every process the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 OTHER_STORES = {"memory", "lmdb"}
 

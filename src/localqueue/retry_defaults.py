@@ -9,16 +9,16 @@ from typing import Any
 _STOP_SETTINGS = frozenset({"max_tries", "stop"})
 
 
-def validate_retry_defaults(retry_defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as a plain dict of their own, or raise for the first that is wrong."""
+def validate_retry_defaults(retry_defaults: Mapping[str, Any], *, source: str = "retry_defaults") -> dict[str, Any]:
+    """Return the settings as a plain dict of their own, or raise for the first that is wrong, naming their source."""
     if not isinstance(retry_defaults, Mapping):
-        raise TypeError("retry_defaults must be a mapping")
+        raise TypeError(f"{source} must be a mapping")
     settings = dict(retry_defaults)
     if settings.get("max_tries") is not None and settings.get("stop") is not None:
-        raise ValueError("retry_defaults cannot set both max_tries and stop")
+        raise ValueError(f"{source} cannot set both max_tries and stop")
     max_tries = settings.get("max_tries")
     if max_tries is not None and (isinstance(max_tries, bool) or not isinstance(max_tries, int) or max_tries <= 0):
-        raise ValueError("retry_defaults max_tries must be a positive integer")
+        raise ValueError(f"{source} max_tries must be a positive integer")
     return settings
 
 

@@ -21,7 +21,7 @@ def merged(
     retry = override_retry_settings(queue.retry_defaults, config.retry_kwargs)
     if retry.get("max_tries") is not None and retry.get("stop") is not None:
         raise ValueError("pass either max_tries= or stop=, not both")
-    validate_retry_defaults(retry)
+    validate_retry_defaults(retry, source="the worker's")
     return PersistentWorkerConfig(
         dead_letter_on_failure=config.dead_letter_on_failure,
         release_delay=config.release_delay,
