@@ -10,7 +10,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell that starts the run in the background has it ignore Ctrl-C, and so would every process the tests start."""
+    """A shell that starts the run in the background has it, and all that it starts, ignore Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
