@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.workers.commits.copying import Copying
 from localqueue.workers.commits.local import Coordinator, LocalAtomic
-from localqueue.workers.ledger import ExternalLedger, Ledger
+from localqueue.workers.external_ledger import ExternalLedger
+from localqueue.workers.ledger import Ledger
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue

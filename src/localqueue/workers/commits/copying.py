@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from localqueue.workers.commits.local import Coordinator
+from localqueue.workers.external_ledger import ExternalLedger
 from localqueue.workers.job import Job
-from localqueue.workers.ledger import ExternalLedger, Kept
+from localqueue.workers.ledger import Kept
 from localqueue.workers.outcome import Outcome, Steps
 
 
