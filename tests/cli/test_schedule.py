@@ -89,6 +89,13 @@ def test_what_is_due_is_put_once() -> None:
     assert run("schedule", "run", "--once", "later", "--no-json").out == "nothing is due\n"
 
 
+def test_a_tick_has_the_priority_of_its_schedule() -> None:
+    past = ("--start-at", "2020-01-01T00:00+00:00")
+    run("schedule", "add", "jobs", "tick", "--every", "1ms", *past, "--priority", "3")
+    wait_until(lambda: run("schedule", "run", "--once").json, "a tick")
+    assert run("queue", "pop", "jobs").json["priority"] == 3
+
+
 def test_a_paused_schedule_puts_nothing() -> None:
     run("schedule", "add", "jobs", "tick", "--every", "1ms")
     assert run("schedule", "pause", "jobs", "tick").json["state"] == "paused"

@@ -8,6 +8,7 @@ from typing import Any
 from localqueue.cli.schedule import queues_with_schedules
 from localqueue.cli.signals import stop_by_signal
 from localqueue.message import QueueMessage
+from localqueue.policies import PriorityOrdering
 from localqueue.queue import PersistentQueue
 from localqueue.schedules import Scheduler
 from localqueue.stores.port import QueueStore
@@ -47,7 +48,8 @@ class Schedulers:
         return self._queues or queues_with_schedules(self._store)
 
     def _scheduler(self, name: str) -> Scheduler:
-        return Scheduler(PersistentQueue[Any](name, store=self._store))
+        # With this ordering a message may have a priority or none.
+        return Scheduler(PersistentQueue[Any](name, store=self._store, ordering_policy=PriorityOrdering()))
 
     def _start(self, name: str) -> None:
         if name not in self._running:
