@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,21 @@ def test_an_exception_inside_a_transaction_undoes_it_and_leaves_the_store_usable
     assert store.qsize("a") == 1 + committed
     (message,) = store.lease(LeaseRequest("jobs"))
     assert store.ack_one("jobs", message.id, message.attempts)
+
+
+def test_a_caller_hears_what_another_thread_committed_for_it(store: Any) -> None:
+    """The thread that leads a group runs the work of all; whether it observes must not matter to the others."""
+    message_id, _ = store.put_one("jobs", "x", None)
+    run = store._writer.run
+
+    def run_by_another(work: Any, **options: Any) -> Any:
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(run, work, **options).result()
+
+    store._writer.run = run_by_another
+    with store.observe() as heard:
+        store.commit(Changes(settle=(Settle("jobs", message_id, "dead-letter"),)))
+    assert [(one.type, one.id) for one in heard] == [("dead_lettered", message_id)]
 
 
 def test_ctrl_c_while_waiting_for_the_writer_does_not_put_later(store: Any) -> None:

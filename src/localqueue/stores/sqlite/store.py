@@ -150,8 +150,9 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         self._wake.touched((changes.lease.queue,) if tx is None else tx.touched | {changes.lease.queue})
         return committed
 
-    def new_tx(self, now: float) -> Tx:
-        return Tx(self, self._writer.connection, now, self._watched.seen is not None)
+    def new_tx(self, now: float, *, observed: bool = False) -> Tx:
+        """Called by whichever thread commits; whether the work is observed is known to the one that asked for it."""
+        return Tx(self, self._writer.connection, now, observed)
 
     def commit_within(self, connection: sqlite3.Connection, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's connection to the same file."""
@@ -237,7 +238,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         seen = self._watched.seen
 
         def apply(execute: Execute, now: float) -> T:
-            tx = self.new_tx(now)
+            tx = self.new_tx(now, observed=seen is not None)
             made.append(tx)
             result = work(tx)
             tx.flush()
