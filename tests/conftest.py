@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
+
+from tests.servers import MongoDB, Postgres, Redis, shared
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,6 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 OTHER_STORES = {"memory", "lmdb"}
+SERVERS = {"postgres", "redis", "mongodb"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = set() if callspec is None else set(callspec.id.split("-"))
         if names & OTHER_STORES or (item.cls is not None and item.cls.__name__ == "TestMemory"):
             item.add_marker(pytest.mark.slow)
+        if names & SERVERS or set(getattr(item, "fixturenames", ())) & {"postgres", "redis_server", "mongodb"}:
+            item.add_marker(pytest.mark.server)
 
 
 def _skipped_in_ci(config: pytest.Config) -> Sequence[pytest.TestReport]:
@@ -48,3 +54,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         terminalreporter.line(f"{report.nodeid}: {reason}")
+
+
+@pytest.fixture
+def postgres() -> Postgres:
+    """The PostgreSQL of this test process; give each test a namespace of its own."""
+    return cast(Postgres, shared(Postgres))
+
+
+@pytest.fixture
+def redis_server() -> Redis:
+    return cast(Redis, shared(Redis))
+
+
+@pytest.fixture
+def mongodb() -> MongoDB:
+    return cast(MongoDB, shared(MongoDB))

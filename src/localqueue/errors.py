@@ -98,6 +98,14 @@ class QueueStoreLockedError(QueueStoreError):
     """The store is locked by another process."""
 
 
+class QueueStoreUnavailableError(QueueStoreError):
+    """The server of the store can not be reached, or went away during a call.
+
+    What the call asked for happened either whole or not at all; which of the two is not known when the connection
+    was lost while the answer was awaited.
+    """
+
+
 class QueueStoreFullError(QueueStoreError):
     """The disk or the configured size is exhausted; the change was rolled back."""
 

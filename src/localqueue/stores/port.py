@@ -52,7 +52,12 @@ HISTORY_LIMIT = 20
 
 
 class NewMessage(NamedTuple):
-    """A message to enqueue. `after` names messages by id, of this commit or stored earlier."""
+    """A message to enqueue. `after` names messages by id, of this commit or stored earlier.
+
+    `past` is the message as another store held it. Then it keeps its times, its attempts and its history instead of
+    beginning anew (`delay` and `ttl` are not looked at), and one that had left delivery is stored as such. Where a live
+    one lands is decided as for any other message; a lease it had there is not carried over.
+    """
 
     id: str
     queue: str
@@ -66,6 +71,7 @@ class NewMessage(NamedTuple):
     headers: str | None = None
     run_id: str | None = None
     after: tuple[str, ...] = ()
+    past: StoredMessage | None = None
 
 
 class Settle(NamedTuple):
@@ -349,9 +355,13 @@ class QueueStore(Protocol):
     def cancel_run(self, run_id: str) -> int:
         """Cancel all live messages of a run, inflight ones too: their leases are lost. New ones are refused."""
 
-    def pause(self, queue: str) -> None: ...
-    def resume(self, queue: str) -> None: ...
-    def paused(self, queue: str) -> bool: ...
+    def pause(self, queue: str, *, worker: str | None = None) -> None:
+        """Hand out no message of the queue, to anybody or to the one worker, until it is resumed."""
+
+    def resume(self, queue: str, *, worker: str | None = None) -> None: ...
+    def paused(self, queue: str, *, worker: str | None = None) -> bool:
+        """Whether the queue, or the one worker on it, was paused; a worker is also not served by a paused queue."""
+
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         """Note that a worker is alive, and `leases` that were not counted when they were taken."""
 
@@ -362,8 +372,8 @@ class QueueStore(Protocol):
     def close(self) -> None: ...
 
     # wake
-    def listen(self, queues: Sequence[str]) -> Waiter:
-        """Wakes when one of the queues may have a message to lease."""
+    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
+        """Wakes when one of the queues may have a message to lease, for anybody or for this worker."""
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         """Wakes when all of the queues may be below their limits."""

@@ -1,4 +1,4 @@
-"""Waking blocked callers without a broker, for stores that live in files.
+"""Waking blocked callers.
 
 A commit in this process wakes the threads that wait on its queues at once. Commits of other processes are seen through
 a version of the store that changes with each of them and is cheap to read; of all threads that wait, one polls it.
@@ -16,18 +16,24 @@ from typing import Self
 from localqueue.stores import rules
 
 _POLL = 0.006
-_LONGEST_WAIT = 0.5  # bounds how late a jump of the clock is noticed
+_CATCH_UP = 0.5  # bounds how late a jump of the clock, or a wake-up that was lost, is noticed
 
 
 class Wake:
     """Tells when something in the queues that are waited for changed.
 
     `version` reads, for those queues, something that differs after another process changed them; it may differ more
-    often. It is None for a store only this process can change.
+    often. It is None for a store that only this process can change, or one whose server tells of changes (see
+    `listener.py`). `catch_up` says how long a wait may last at most before the store is looked at again.
     """
 
-    def __init__(self, version: Callable[[Iterable[Hashable]], Hashable] | None) -> None:
+    def __init__(
+        self,
+        version: Callable[[Iterable[Hashable]], Hashable] | None,
+        catch_up: Callable[[], float] = lambda: _CATCH_UP,
+    ) -> None:
         self._version = version
+        self.catch_up = catch_up
         self._condition = threading.Condition()
         self._generation = 0
         self._seen: Hashable = None
@@ -90,19 +96,12 @@ class Wake:
 
 
 class StoreWaiter:
-    """Blocks until `check` says so. It returns whether to stop, and when to look again at the latest."""
+    """Blocks until `check` says so. It returns whether to stop, and in how many seconds to look again at the latest."""
 
-    def __init__(
-        self,
-        wake: Wake,
-        queues: Sequence[Hashable],
-        check: Callable[[], tuple[bool, float]],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, wake: Wake, queues: Sequence[Hashable], check: Callable[[], tuple[bool, float]]) -> None:
         self._wake = wake
         self._queues = queues
         self._check = check
-        self._clock = clock
         self._interrupted = False
         wake.watch(queues, 1)
 
@@ -110,14 +109,14 @@ class StoreWaiter:
         deadline = rules.NEVER if timeout is None else time.monotonic() + timeout
         while True:
             generation = self._wake.generation()
-            done, due = self._check()
+            done, again = self._check()
             if done:
                 return True
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._interrupted:
                 self._interrupted = False
                 return False
-            self._wake.wait_for_change(generation, min(remaining, max(due - self._clock(), 0.0005), _LONGEST_WAIT))
+            self._wake.wait_for_change(generation, min(remaining, max(again, 0.0005), self._wake.catch_up()))
 
     def interrupt(self) -> None:
         """End the wait that runs, or the next one, as if its time were up."""

@@ -23,9 +23,9 @@ def for_messages(store: LMDBQueueStore, queues: Sequence[str]) -> StoreWaiter:
             if row is None or row.paused:
                 continue
             if row.counts[READY] or row.due <= now:
-                return True, now
+                return True, 0.0
             next_due = min(next_due, row.due)
-        return False, next_due
+        return False, next_due - now
 
     return _waiter(store, queues, check)
 
@@ -36,7 +36,7 @@ def for_capacity(store: LMDBQueueStore, limits: Mapping[str, int]) -> StoreWaite
     def look(txn: Txn, queue: int) -> tuple[int, float]:
         now = store.now()
         counts = reads.counts(txn, reads.queue_row(txn, queue), now)
-        return counts[READY] + counts[BLOCKED], reads.next_expiry(txn, queue, now)
+        return counts[READY] + counts[BLOCKED], reads.next_expiry(txn, queue, now) - now
 
     def check() -> tuple[bool, float]:
         for name, maxsize in limits.items():
@@ -61,4 +61,4 @@ def for_run(store: LMDBQueueStore, run_id: str) -> StoreWaiter:
 
 def _waiter(store: LMDBQueueStore, queues: Sequence[str], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
     watched = tuple((store.namespace_id, name) for name in queues)
-    return StoreWaiter(store._environment.wake, watched, check, store.now)
+    return StoreWaiter(store._environment.wake, watched, check)

@@ -30,21 +30,22 @@ class ListensToQueues(ReadsQueues):
             for ready, _, due, paused_at in self._look(queues):
                 if paused_at is None:
                     if ready or due <= now:
-                        return True, now
+                        return True, 0.0
                     next_due = min(next_due, due)
-            return False, next_due
+            return False, next_due - now
 
-        return StoreWaiter(self._wake, tuple(queues), check, self._clock)
+        return StoreWaiter(self._wake, tuple(queues), check)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         def check() -> tuple[bool, float]:
             full = [name for name, maxsize in limits.items() if self.load(name) >= maxsize]
             return not full, min((self._read(name, self._next_expiry, rules.NEVER) for name in full), default=0.0)
 
-        return StoreWaiter(self._wake, tuple(limits), check, self._clock)
+        return StoreWaiter(self._wake, tuple(limits), check)
 
     def _next_expiry(self, connection: sqlite3.Connection, queue: int) -> float:
-        return reads.next_expiry(connection, queue, self._clock())
+        now = self._clock()
+        return reads.next_expiry(connection, queue, now) - now
 
     def listen_run(self, run_id: str) -> Waiter:
         seen = [self.run(run_id)]
@@ -54,7 +55,7 @@ class ListensToQueues(ReadsQueues):
             changed, seen[0] = now != seen[0], now
             return changed, rules.NEVER
 
-        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check, self._clock)
+        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check)
 
     def _version(self, names: Iterable[Hashable]) -> Hashable:
         """The ends of the lines of these queues: whatever wakes somebody changes one of them."""

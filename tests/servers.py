@@ -1,0 +1,290 @@
+"""Real servers for tests: a private instance of each, on a free loopback port, with its data in a fresh directory.
+
+`Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back on the same port and
+data with `start()`, and are gone after `stop()`. One of each is shared by all tests of a pytest process: ask for the
+fixtures `postgres`, `redis_server` and `mongodb`. A test that kills a server makes one of its own. Where a server can
+not be had the test is skipped, and under CI=true a skip fails.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+_READY_WITHIN = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server(ABC):
+    """One server process and its data."""
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"localqueue-{self.name}-"))
+        self.process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        atexit.register(self.stop)
+
+    @property
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def launch(self) -> subprocess.Popen[bytes]: ...
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether the server takes commands; may raise while it does not."""
+
+    def start(self) -> None:
+        """Start on the same port and data as before, and wait until commands are taken."""
+        assert self.process is None, f"{self.name} is running"
+        self.process = self.launch()
+        deadline = time.monotonic() + _READY_WITHIN
+        last: Exception | None = None
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended at once: {self.log()}")
+            try:
+                if self.ready():
+                    return
+            except Exception as error:
+                last = error
+            time.sleep(0.02)  # between two looks at a server that is starting
+        raise RuntimeError(f"{self.name} was not ready within {_READY_WITHIN} s ({last}): {self.log()}")
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash of the machine's process would be."""
+        self._end(signal.SIGKILL)
+
+    def shut_down(self) -> None:
+        """An orderly end; the data stays."""
+        self._end(self.stop_signal)
+
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(20)
+        self.process = None
+
+    def stop(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self) -> str:
+        path = self.folder / "log"
+        return path.read_text(errors="replace")[-2000:] if path.exists() else "no log"
+
+
+class Postgres(Server):
+    name = "postgres"
+    stop_signal = signal.SIGINT
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__()
+        self.bin = _postgres_bin()
+        self.settings = settings
+        self.user = _user_for_postgres()
+        if self.user is not None:
+            os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://test@127.0.0.1:{self.port}/postgres"
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        options = [part for setting in self.settings for part in ("-c", setting)]
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # left behind by a kill
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [
+                    *(str(self.bin / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)),
+                    *(
+                        "-k",
+                        str(self.folder),
+                        "-c",
+                        "listen_addresses=127.0.0.1",
+                        "-c",
+                        "max_connections=200",
+                        *options,
+                    ),
+                ],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._as_user(),
+            )
+
+    def kill(self) -> None:
+        """The postmaster and its backends: a backend that outlives the postmaster could finish a commit."""
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        super().kill()
+
+    def ready(self) -> bool:
+        import psycopg
+
+        with psycopg.connect(self.url, connect_timeout=2) as connection:
+            return connection.execute("SELECT 1").fetchone() == (1,)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run([str(self.bin / program), *arguments], check=True, capture_output=True, **self._as_user())
+
+    def _as_user(self) -> dict[str, Any]:
+        where: dict[str, Any] = {"cwd": str(self.folder)}
+        if self.user is not None:
+            where.update(user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[])
+        return where
+
+
+def _postgres_bin() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("initdb")
+    if on_path is None:
+        pytest.skip("PostgreSQL is not installed: run ./script/test, or install the package postgresql")
+    return Path(on_path).resolve().parent
+
+
+def _user_for_postgres() -> pwd.struct_passwd | None:
+    """PostgreSQL refuses to run as root."""
+    return pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+
+
+class Redis(Server):
+    name = "redis"
+
+    def __init__(self, *options: str) -> None:
+        super().__init__()
+        self.options = options or ("--appendonly", "yes", "--appendfsync", "always")
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        program = shutil.which("redis-server")
+        if program is None:
+            pytest.skip("Redis is not installed: run ./script/test, or install the package redis-server")
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [
+                    *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
+                    *("--save", "", *self.options),
+                ],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def ready(self) -> bool:
+        import redis
+
+        with redis.Redis(port=self.port, socket_timeout=2) as client:
+            return bool(client.ping())
+
+
+class MongoDB(Server):
+    name = "mongodb"
+
+    def __init__(self, *, replica_set: bool = True) -> None:
+        super().__init__()
+        self.replica_set = replica_set
+        (self.folder / "data").mkdir()
+
+    @property
+    def url(self) -> str:
+        return f"mongodb://127.0.0.1:{self.port}/" + ("?replicaSet=rs0" if self.replica_set else "")
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [
+                *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
+                *("--bind_ip", "127.0.0.1", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25"),
+                *(("--replSet", "rs0", "--oplogSize", "64") if self.replica_set else ()),
+                *("--logpath", str(self.folder / "log")),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def ready(self) -> bool:
+        import pymongo
+        from pymongo.errors import OperationFailure
+
+        with pymongo.MongoClient("127.0.0.1", self.port, directConnection=True, serverSelectionTimeoutMS=500) as client:
+            if not self.replica_set:
+                return bool(client.admin.command("ping")["ok"])
+            try:
+                return bool(client.admin.command("hello")["isWritablePrimary"]) or self._initiate(client)
+            except OperationFailure:
+                return self._initiate(client)
+
+    def _initiate(self, client: Any) -> bool:
+        """A new replica set of this one server; False while it elects itself."""
+        try:
+            client.admin.command("replSetGetStatus")
+        except Exception:
+            members = [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]
+            client.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
+        return False
+
+
+def _mongod() -> Path:
+    """The program inside the wheel; importing the package would start it."""
+    spec = importlib.util.find_spec("fiftyone")
+    for place in () if spec is None else spec.submodule_search_locations or ():
+        program = Path(place) / "db" / "bin" / "mongod"
+        if program.exists():
+            program.chmod(0o755)
+            return program
+    on_path = shutil.which("mongod")
+    if on_path is None:
+        pytest.skip("MongoDB is not installed: run ./script/test, or put mongod on the PATH")
+    return Path(on_path)
+
+
+_running: dict[str, Server] = {}
+
+
+def shared(kind: Callable[[], Server]) -> Any:
+    """The server of this kind that all tests of this process use."""
+    name = getattr(kind, "name", kind.__name__)
+    if name not in _running:
+        server = kind()
+        server.start()
+        _running[name] = server
+    return _running[name]
