@@ -1,7 +1,7 @@
 """Real servers for tests: a private instance of each, on a free loopback port, with its data in a fresh directory.
 
-`Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back on the same port and
-data with `start()`, and are gone after `stop()`. One of each is shared by all tests of a pytest process: ask for the
+`Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back with `start()` on
+the same port and data, and are gone after `stop()`. One of each is shared by all tests of a pytest process: ask for the
 fixtures `postgres`, `redis_server` and `mongodb`. A test that kills a server makes one of its own. Where a server can
 not be had the test is skipped, and under CI=true a skip fails.
 """
@@ -20,6 +20,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -148,9 +149,13 @@ class Postgres(Server):
 
     def kill(self) -> None:
         """The postmaster and its backends: a backend that outlives the postmaster could finish a commit."""
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        backends = [] if self.process is None else _children(self.process.pid)
         super().kill()
+        for pid in backends:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while any(Path(f"/proc/{pid}/cmdline").exists() for pid in backends):
+            time.sleep(0.005)  # until the system has taken them away
 
     def ready(self) -> bool:
         import psycopg
@@ -166,6 +171,15 @@ class Postgres(Server):
         if self.user is not None:
             where.update(user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[])
         return where
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if status.read_text().rpartition(")")[2].split()[1] == str(parent):
+                found.append(int(status.parent.name))
+    return found
 
 
 def _postgres_bin() -> Path:
