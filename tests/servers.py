@@ -154,8 +154,8 @@ class Postgres(Server):
         for pid in backends:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        while any(Path(f"/proc/{pid}/cmdline").exists() for pid in backends):
-            time.sleep(0.005)  # until the system has taken them away
+        while any(_runs(pid) for pid in backends):
+            time.sleep(0.005)  # until the system has ended them
 
     def ready(self) -> bool:
         import psycopg
@@ -171,6 +171,13 @@ class Postgres(Server):
         if self.user is not None:
             where.update(user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[])
         return where
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
 
 
 def _children(parent: int) -> list[int]:

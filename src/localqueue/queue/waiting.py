@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 _FIRST_REST = 0.005
 _LONGEST_REST = 0.2
-_STORE_REST = 0.1  # how long `wake` can go unnoticed by a store that can not be interrupted
+_STORE_REST = 2.0  # the store ends the rest by itself; each rest begins with a look
 
 
 class Wakeup:
@@ -127,9 +127,6 @@ class WorkWait:
         """End the wait that runs, or the next one. May be called from any thread and from a signal handler."""
         self._interrupted = True
         self._wakeup.set()
-        interrupt = getattr(self._waiter, "interrupt", None)
-        if interrupt is not None:
-            interrupt()
         waiter = self._waiter
         if waiter is not None:
             waiter.interrupt()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localqueue.workers")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_LAST_TRIES = 5.0  # seconds that a worker which stops gives a store that does not answer
 
 
 class Exchange:
@@ -95,7 +96,7 @@ class Exchange:
             self.swap(outcomes, 0)
 
     def _last_try(self, outcomes: list[Outcome]) -> list[QueueMessage[Any]]:
-        deadline = time.monotonic() + _LONGEST_PAUSE
+        deadline = time.monotonic() + _LAST_TRIES
         while outcomes:
             try:
                 self._swap(outcomes, self.request._replace(limit=0))
