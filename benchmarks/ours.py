@@ -1,4 +1,4 @@
-"""localqueue as it is: PersistentQueue with defaults, on a SQLite file.
+"""localqueue as it is: PersistentQueue with defaults, on a SQLite file, or on a server where the path is an address.
 
 The options name what is measured against the defaults: a policy, the journal, a hook, a kind of worker.
 """
@@ -20,6 +20,7 @@ from localqueue import (
     PersistentQueue,
     ReturnStoredResult,
     Worker,
+    open_store,
 )
 
 NOTIFICATIONS = {"thread": InProcessNotification, "asyncio": AsyncNotification}
@@ -48,9 +49,11 @@ class Adapter:
             policies["notification_policy"] = NOTIFICATIONS[notification]()
         if hook:
             policies["hooks"] = lambda event: None
+        self.store = open_store(path) if "://" in path else None
+        where = {"store": self.store} if self.store is not None else {"store_path": Path(path) / "queue.sqlite3"}
         self.queue: PersistentQueue[Any] = PersistentQueue(
             queue,
-            store_path=Path(path) / "queue.sqlite3",
+            **where,
             lease_timeout=600.0,
             maxsize=maxsize,
             **policies,
@@ -65,7 +68,6 @@ class Adapter:
         self.ack_many = self.queue.ack_many
         self.qsize = self.queue.qsize
         self.stats = self.queue.stats
-        self.close = self.queue.close
         self.asynchronous = asynchronous
         self.worker_options = worker_options
 
@@ -93,6 +95,11 @@ class Adapter:
         except stdlib_queue.Empty:
             return None
 
+    def close(self) -> None:
+        self.queue.close()
+        if self.store is not None:
+            self.store.close()
+
     def value(self, message: Any) -> Any:
         return message.value
 
@@ -103,6 +110,19 @@ class Adapter:
             counts = Worker(self.queue, do_nothing, **self.worker_options).run_until_empty()
         if counts.acked != n:
             raise RuntimeError(f"{counts} where {n} messages were to be acked")
+
+    def work_some(self, n: int) -> int:
+        """Stops itself when n are done; what it had prefetched beyond them goes back."""
+        done = 0
+
+        def count(item: Any) -> None:
+            nonlocal done
+            done += 1
+            if done == n:
+                worker.stop()
+
+        worker = Worker(self.queue, count, **self.worker_options)
+        return worker.run().acked
 
     def start_worker(self, handler: Callable[[Any], object]) -> None:
         if self.asynchronous:

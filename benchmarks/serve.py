@@ -8,17 +8,21 @@ Peers carry the same import names as we do, so each runs in its own virtual envi
 file uses nothing but the standard library. Clocks are read here, around the operations alone, so
 that the pipe costs the figures nothing.
 
-An adapter is a module with a class `Adapter(path, **options)` that has
+An adapter is a module with a class `Adapter(path, **options)`, where the path may be the address of a server, that has
 
     put(item), lease() -> handle, ack(handle), close()
 
 and where its queue offers them
 
+    put_each(items, laps)               puts one by one inside an event loop of its own, appending the seconds of each
     put_many(items), lease_many(n), ack_many(handles), qsize(), stats(),
     try_lease() -> handle or None       does not wait
     wait(seconds) -> handle or None     waits the way the queue itself waits
     value(handle) -> item
     work(n)                             its own worker, a handler that does nothing, until n are done
+    work_with(tally)                    the same with a handler that calls tally(), until tally.done is set; the clock
+                                        runs from the first handler to the last, so that start-up costs nothing
+    work_some(n)                        the same as work where more than n are there; returns how many it did
     start_worker(handler), stop_worker()
 """
 
@@ -46,6 +50,25 @@ def make_item(number: int) -> dict[str, Any]:
         "quality": 0.85,
         "notify": True,
     }
+
+
+class Tally:
+    """Counts handlers; thread-safe, because `list.append` is."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.moments: list[float] = []
+        self.done = threading.Event()
+
+    def __call__(self) -> None:
+        self.moments.append(clock())
+        if len(self.moments) == self.n:
+            self.done.set()
+
+    def seconds(self) -> float:
+        if len(self.moments) < self.n:
+            raise RuntimeError(f"{len(self.moments)} of {self.n} messages reached the handler")
+        return max(self.moments) - min(self.moments)
 
 
 class Server:
@@ -77,7 +100,7 @@ class Server:
     def fill(self, n: int) -> dict[str, Any]:
         """Untimed: grow the backlog in the quickest way the queue has."""
         if not hasattr(self.queue, "put_many"):
-            return self.put(n)
+            return self.put_laps(n) if hasattr(self.queue, "put_each") else self.put(n)
         while n:
             batch = min(n, 5000)
             self.queue.put_many(self.items(batch))
@@ -113,6 +136,38 @@ class Server:
         for _ in range(n // batch):
             ack_many(lease_many(batch))
         return {"seconds": clock() - started}
+
+    def put_laps(self, n: int) -> dict[str, Any]:
+        """Like `put`, with the time of each; where a call waits for a server, reading the clock costs nothing.
+
+        `cpu` is what this process spent on it: a figure that other processes on the machine hardly move.
+        """
+        items, laps = self.items(n), []
+        worked = time.process_time()
+        if hasattr(self.queue, "put_each"):
+            started = clock()
+            self.queue.put_each(items, laps)
+            return {"seconds": clock() - started, "laps": laps, "cpu": time.process_time() - worked}
+        put = self.queue.put
+        started = before = clock()
+        for item in items:
+            put(item)
+            after = clock()
+            laps.append(after - before)
+            before = after
+        return {"seconds": clock() - started, "laps": laps, "cpu": time.process_time() - worked}
+
+    def get_ack_laps(self, n: int) -> dict[str, Any]:
+        """Like `get_ack`, with the time of each."""
+        lease, ack, laps = self.queue.lease, self.queue.ack, []
+        worked = time.process_time()
+        started = before = clock()
+        for _ in range(n):
+            ack(lease())
+            after = clock()
+            laps.append(after - before)
+            before = after
+        return {"seconds": clock() - started, "laps": laps, "cpu": time.process_time() - worked}
 
     def lease(self, n: int) -> dict[str, Any]:
         lease = self.queue.lease
@@ -222,9 +277,36 @@ class Server:
 
     def work(self, n: int) -> dict[str, Any]:
         """The queue's own worker on a backlog of n, with a handler that does nothing."""
+        if hasattr(self.queue, "work_with"):
+            tally = Tally(n)
+            self.queue.work_with(tally)
+            return {"seconds": tally.seconds()}
         started = clock()
         self.queue.work(n)
         return {"seconds": clock() - started}
+
+    def work_some(self, n: int) -> dict[str, Any]:
+        """The queue's own worker above a backlog that it does not reach the end of."""
+        started = clock()
+        done = self.queue.work_some(n)
+        return {"seconds": clock() - started, "done": done}
+
+    def handle_stamped(self, n: int) -> dict[str, Any]:
+        """How long each of n messages of another process took from before its put to the start of the handler here."""
+        laps: list[float] = []
+        all_there = threading.Event()
+
+        def handler(item: dict[str, Any]) -> None:
+            laps.append(time.monotonic() - item["at"])
+            if len(laps) == n:
+                all_there.set()
+
+        self.queue.start_worker(handler)
+        arrived = all_there.wait(300)
+        self.queue.stop_worker()
+        if not arrived:
+            raise TimeoutError(f"{len(laps)} of {n} messages reached the handler")
+        return {"laps": laps}
 
     def put_to_handler(self, n: int, pause: float) -> dict[str, Any]:
         """From before a put in this thread until the handler of a worker in another thread begins.

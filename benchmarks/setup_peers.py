@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from on_servers.systems import SERVER_PEERS
 from systems import DEFAULT_VENVS, PEERS, Peer, venv_python
 
 
@@ -22,7 +23,7 @@ def make(venvs: Path, peer: Peer) -> None:
     print(f"{peer.name}: installing {peer.requirement} ...", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    installed = subprocess.run([*pip, peer.requirement])
+    installed = subprocess.run([*pip, peer.requirement, *peer.also])
     if installed.returncode:
         python.unlink()
         sys.exit(f"{peer.requirement} could not be installed")
@@ -32,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venvs", type=Path, default=DEFAULT_VENVS)
     arguments = parser.parse_args()
-    for peer in PEERS:
+    for peer in (*PEERS, *SERVER_PEERS):
         make(arguments.venvs, peer)
 
 

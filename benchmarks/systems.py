@@ -24,6 +24,9 @@ class Peer:
     requirement: str
     adapter: str
     syncs_every_commit: bool = False
+    also: tuple[str, ...] = ()  # what is installed beside it
+    server: str = ""  # the kind of server it runs on; a file otherwise
+    share: float = 1.0  # of the messages of a turn, where a whole turn would take a slow one minutes
 
 
 PEERS = (
@@ -41,10 +44,12 @@ class System:
     python: str
     adapter: Path
     options: dict[str, Any] = field(default_factory=dict)
+    share: float = 1.0
 
 
 def venv_python(venvs: Path, peer: Peer) -> Path:
-    return venvs / peer.requirement.replace("==", "-") / "bin" / "python"
+    package, _, version = peer.requirement.partition("==")
+    return venvs / f"{package.partition('[')[0]}-{version}" / "bin" / "python"
 
 
 def find_systems(venvs: Path, only: list[str] | None = None, *, force_normal: bool = False) -> list[System]:

@@ -9,9 +9,11 @@ not be had the test is skipped, and under CI=true a skip fails.
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -27,12 +29,20 @@ from typing import Any, ClassVar
 import pytest
 
 _READY_WITHIN = 30.0
+_chance = random.SystemRandom()  # tests may have seeded the other one
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on.
+
+    It lies below those that the system gives to clients: while a server is down one of them could take its port, even
+    by connecting to itself, and the server could not come back.
+    """
+    while True:
+        port = _chance.randrange(18_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server(ABC):
@@ -201,7 +211,12 @@ def _postgres_bin() -> Path:
 
 def _user_for_postgres() -> pwd.struct_passwd | None:
     """PostgreSQL refuses to run as root."""
-    return pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
 
 
 class Redis(Server):
@@ -284,6 +299,7 @@ class MongoDB(Server):
         return False
 
 
+@functools.cache
 def _mongod() -> Path:
     """The program inside the wheel; importing the package would start it."""
     spec = importlib.util.find_spec("fiftyone")
@@ -291,11 +307,16 @@ def _mongod() -> Path:
         program = Path(place) / "db" / "bin" / "mongod"
         if program.exists():
             program.chmod(0o755)
-            return program
-    on_path = shutil.which("mongod")
-    if on_path is None:
-        pytest.skip("MongoDB is not installed: run ./script/test, or put mongod on the PATH")
-    return Path(on_path)
+            break
+    else:
+        on_path = shutil.which("mongod")
+        if on_path is None:
+            pytest.skip("MongoDB is not installed: run ./script/test, or put mongod on the PATH")
+        program = Path(on_path)
+    tried = subprocess.run([program, "--version"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"mongod does not run here: {tried.stderr.strip()}")
+    return program
 
 
 _running: dict[str, Server] = {}

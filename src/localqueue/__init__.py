@@ -15,6 +15,11 @@ from typing import Any
 from localqueue._version import __version__
 
 _HOMES = {
+    "localqueue.copying": (
+        "CopyReport",
+        "copy_queue",
+        "forget_copies",
+    ),
     "localqueue.dispatch": (
         "ThreadedDispatcher",
         "WorkerPoolDispatcher",
@@ -37,6 +42,7 @@ _HOMES = {
         "QueueStoreFullError",
         "QueueStoreLockedError",
         "QueueStoreReadOnlyError",
+        "QueueStoreUnavailableError",
         "QueueStoreVersionError",
         "RecordConflict",
         "ResultStoreLockedError",
@@ -196,8 +202,12 @@ _HOMES = {
         "QoS",
         "QueueSpec",
     ),
+    "localqueue.stores.default": ("configure",),
     "localqueue.stores.lmdb": ("LMDBQueueStore",),
+    "localqueue.stores.mongodb": ("MongoDBQueueStore",),
     "localqueue.stores.port": ("QueueStore",),
+    "localqueue.stores.postgres": ("PostgresQueueStore",),
+    "localqueue.stores.redis": ("RedisQueueStore",),
     "localqueue.stores.sqlite": (
         "MemoryQueueStore",
         "SQLiteQueueStore",

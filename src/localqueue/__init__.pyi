@@ -1,4 +1,13 @@
 from localqueue._version import __version__ as __version__
+from localqueue.copying import (
+    CopyReport as CopyReport,
+)
+from localqueue.copying import (
+    copy_queue as copy_queue,
+)
+from localqueue.copying import (
+    forget_copies as forget_copies,
+)
 from localqueue.dispatch import (
     ThreadedDispatcher as ThreadedDispatcher,
 )
@@ -55,6 +64,9 @@ from localqueue.errors import (
 )
 from localqueue.errors import (
     QueueStoreReadOnlyError as QueueStoreReadOnlyError,
+)
+from localqueue.errors import (
+    QueueStoreUnavailableError as QueueStoreUnavailableError,
 )
 from localqueue.errors import (
     QueueStoreVersionError as QueueStoreVersionError,
@@ -470,11 +482,23 @@ from localqueue.spec import (
 from localqueue.spec import (
     QueueSpec as QueueSpec,
 )
+from localqueue.stores.default import (
+    configure as configure,
+)
 from localqueue.stores.lmdb import (
     LMDBQueueStore as LMDBQueueStore,
 )
+from localqueue.stores.mongodb import (
+    MongoDBQueueStore as MongoDBQueueStore,
+)
 from localqueue.stores.port import (
     QueueStore as QueueStore,
+)
+from localqueue.stores.postgres import (
+    PostgresQueueStore as PostgresQueueStore,
+)
+from localqueue.stores.redis import (
+    RedisQueueStore as RedisQueueStore,
 )
 from localqueue.stores.sqlite import (
     MemoryQueueStore as MemoryQueueStore,

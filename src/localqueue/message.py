@@ -88,6 +88,7 @@ class QueueStats:
     cancelled: int = 0
     dropped: int = 0
     paused: bool = False
+    paused_workers: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

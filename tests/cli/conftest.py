@@ -13,5 +13,6 @@ def a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(home)
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-    monkeypatch.delenv("LOCALQUEUE_TRACEBACK", raising=False)
+    for name in ("LOCALQUEUE_TRACEBACK", "LOCALQUEUE_BACKEND", "LOCALQUEUE_URL", "LOCALQUEUE_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
     return home

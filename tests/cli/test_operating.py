@@ -26,6 +26,19 @@ def test_a_paused_queue_hands_out_nothing() -> None:
     assert run("queue", "pop", "jobs").code == 0
 
 
+def test_a_paused_worker_gets_nothing_and_another_does() -> None:
+    put("jobs", 1)
+    paused = {"queue": "jobs", "worker": "w", "state": "paused"}
+    assert run("queue", "pause", "jobs", "--worker", "w").json == paused
+    assert run("queue", "stats", "jobs").json["paused_workers"] == ["w"]
+    assert run("queue", "pop", "jobs", "--worker-id", "w").code == 1
+    assert run("queue", "pop", "jobs", "--worker-id", "v").code == 0
+    assert run("queue", "resume", "jobs", "--worker", "w").json == {**paused, "state": "resumed"}
+    put("jobs", 2)
+    assert run("queue", "pop", "jobs", "--worker-id", "w").code == 0
+    assert run("queue", "pause", "jobs", "--worker", "").code == 2
+
+
 def test_a_backup_is_a_store() -> None:
     put("jobs", 1, 2)
     assert run("queue", "backup", "copy.db").json["backup"] == "copy.db"

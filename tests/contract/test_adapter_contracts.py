@@ -25,16 +25,12 @@ from localqueue.testing import (
     ListedResultStoreContract,
     SharedIdempotencyStoreContract,
 )
+from tests.faults.stores import OPENERS, new_place
 
 
-@pytest.fixture(params=["sqlite", "memory", "lmdb"])
+@pytest.fixture(params=list(OPENERS))
 def queue_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
-    made = {
-        "sqlite": lambda: SQLiteQueueStore(tmp_path / "queues.sqlite3"),
-        "memory": MemoryQueueStore,
-        "lmdb": lambda: LMDBQueueStore(tmp_path / "queues.lmdb"),
-    }
-    with made[request.param]() as store:
+    with new_place(request.param, tmp_path).open() as store:
         yield store
 
 

@@ -19,21 +19,22 @@ from localqueue.policies import (
     TwoPhaseCommit,
 )
 from localqueue.results import MemoryResultStore, QueueResultStore
-from localqueue.stores.lmdb import LMDBQueueStore
-from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 from localqueue.testing import CommitContract, CommitHarness, FakeClock
+from tests.faults.stores import OPENERS, new_place
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["sqlite", "memory", "lmdb"])
+@pytest.fixture(params=list(OPENERS))
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[FakeClock], Any]:
-    places = itertools.count()
-    return {
-        "sqlite": lambda clock: SQLiteQueueStore(tmp_path / f"{next(places)}.sqlite3", clock=clock),
-        "memory": lambda clock: MemoryQueueStore(clock=clock),
-        "lmdb": lambda clock: LMDBQueueStore(tmp_path / f"{next(places)}.lmdb", clock=clock),
-    }[request.param]
+    folders = (tmp_path / str(n) for n in itertools.count())
+
+    def opened(clock: FakeClock) -> Any:
+        folder = next(folders)
+        folder.mkdir()
+        return new_place(request.param, folder).open(clock=clock)
+
+    return opened
 
 
 class TestLocalAtomic(CommitContract):

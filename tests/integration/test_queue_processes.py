@@ -59,8 +59,8 @@ def tell_when(queue: PersistentQueue[Any], method: str, event: Any) -> None:
     """Set `event` once this process waits through `listen` or `listen_capacity` of its store."""
     listen = getattr(queue.store, method)
 
-    def listen_and_tell(what: Any) -> Any:
-        waiter = listen(what)
+    def listen_and_tell(what: Any, **options: Any) -> Any:
+        waiter = listen(what, **options)
         event.set()
         return waiter
 

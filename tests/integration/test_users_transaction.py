@@ -538,8 +538,8 @@ def test_a_blocked_consumer_of_this_process_is_woken_by_the_commit(
     listening, got = threading.Event(), []
     listen = store.listen
 
-    def listen_and_tell(queues: Any) -> Any:
-        waiter = listen(queues)
+    def listen_and_tell(queues: Any, **options: Any) -> Any:
+        waiter = listen(queues, **options)
         listening.set()
         return waiter
 
@@ -557,8 +557,8 @@ def consume_one(path: str, listening: Any, got: Any) -> None:
     with SQLiteQueueStore(path) as store:
         listen = store.listen
 
-        def listen_and_tell(queues: Any) -> Any:
-            waiter = listen(queues)
+        def listen_and_tell(queues: Any, **options: Any) -> Any:
+            waiter = listen(queues, **options)
             listening.set()
             return waiter
 

@@ -101,7 +101,7 @@ def test_a_worker_that_has_nothing_to_do_outlives_a_store_it_can_not_even_read(
             self.wait = failing(waiter.wait)
             self.interrupt, self.close = waiter.interrupt, waiter.close
 
-    monkeypatch.setattr(store, "listen", failing(lambda queues: Waiter(listen(queues))))
+    monkeypatch.setattr(store, "listen", failing(lambda queues, **options: Waiter(listen(queues, **options))))
     monkeypatch.setattr(store, "lease", failing(lease))
     log = Log()
     worker = Worker(queue, lambda value: None, concurrency=concurrency, on_settled=log)

@@ -16,6 +16,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CODE = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
+SERVER_CODE = re.compile(r"^```python (postgres|redis|mongodb)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+FIXTURES = {"postgres": "postgres", "redis": "redis_server", "mongodb": "mongodb"}
+ADDRESSES = {
+    "postgres": "postgresql://localhost:5432/jobs",
+    "redis": "redis://localhost:6379/0",
+    "mongodb": "mongodb://localhost:27017/jobs",
+}
+
 RECIPES = (DOCS / "recipes.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, flags=re.MULTILINE | re.DOTALL))
 RECIPE_BLOCKS = [
@@ -59,6 +67,18 @@ def test_the_blocks_of_a_page_run_one_after_another(name: str, tmp_path: Path) -
     for value in namespace.values():
         if isinstance(value, PersistentQueue):
             value.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", FIXTURES)
+def test_the_blocks_for_a_server_run_one_after_another(kind: str, request: pytest.FixtureRequest) -> None:
+    blocks = [block for name, block in SERVER_CODE.findall((DOCS / "stores.md").read_text()) if name == kind]
+    assert blocks
+    namespace: dict[str, Any] = {"__name__": "page"}
+    server = request.getfixturevalue(FIXTURES[kind])
+    for block in blocks:
+        assert ADDRESSES[kind] in block
+        exec(compile(block.replace(ADDRESSES[kind], server.url), "docs/stores.md", "exec"), namespace)
 
 
 @pytest.mark.parametrize("title", SECTIONS)

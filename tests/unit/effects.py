@@ -9,20 +9,13 @@ from typing import Any
 
 from localqueue import AsyncWorker, PersistentQueue, Worker
 from localqueue.policies import EffectivelyOnceDelivery
-from localqueue.stores.lmdb import LMDBQueueStore
-from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
+from tests.faults.stores import OPENERS, new_place
 
-KINDS = ("sqlite", "memory", "lmdb")
+KINDS = tuple(OPENERS)
 
 
 def open_queue_store(kind: str, path: Path, **options: Any) -> Any:
-    match kind:
-        case "sqlite":
-            return SQLiteQueueStore(path / "queues.sqlite3", **options)
-        case "memory":
-            return MemoryQueueStore(**options)
-        case _:
-            return LMDBQueueStore(path / "queues.lmdb", **options)
+    return new_place(kind, path).open(**options)
 
 
 def keyed(store: Any, name: str = "jobs", *, lease_timeout: float = 30.0, **delivery: Any) -> PersistentQueue[Any]:

@@ -40,8 +40,8 @@ class Witness:
         return self._wrapped(name, found) if name.startswith("listen") else found
 
     def _wrapped(self, name: str, listen: Any) -> Any:
-        def listening(*arguments: Any) -> Any:
-            return _WaiterWitness(listen(*arguments), self)
+        def listening(*arguments: Any, **options: Any) -> Any:
+            return _WaiterWitness(listen(*arguments, **options), self)
 
         return listening
 

@@ -30,28 +30,22 @@ from localqueue import (
 )
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import PATIENCE, Background
+from tests.faults.stores import OPENERS, new_place
 
 #: Children are forked from a server that has this module loaded, and inherit neither threads nor open stores.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
 
 
-@pytest.fixture(params=["sqlite", "memory", "lmdb"])
+@pytest.fixture(params=list(OPENERS))
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Opens the store under test, with whatever clock the test likes; closes what it opened."""
     opened: list[Any] = []
+    place = new_place(request.param, tmp_path)
 
     def build(**options: Any) -> Any:
-        if request.param == "sqlite":
-            store: Any = SQLiteQueueStore(tmp_path / "q.db", **options)
-        elif request.param == "memory":
-            store = MemoryQueueStore(**options)
-        else:
-            from localqueue import LMDBQueueStore
-
-            store = LMDBQueueStore(tmp_path / "q.lmdb", **options)
-        opened.append(store)
-        return store
+        opened.append(place.open(**options))
+        return opened[-1]
 
     yield build
     for store in opened:
@@ -72,8 +66,8 @@ def tell_when(store: Any, method: str) -> threading.Event:
     """An event that is set once somebody waits through `store.listen` or `store.listen_capacity`."""
     waiting, listen = threading.Event(), getattr(store, method)
 
-    def listen_and_tell(what: Any) -> Any:
-        waiter = listen(what)
+    def listen_and_tell(what: Any, **options: Any) -> Any:
+        waiter = listen(what, **options)
         waiting.set()
         return waiter
 

@@ -19,13 +19,13 @@ from localqueue import (
     FixedLeaseTimeout,
     InProcessNotification,
     LMDBQueueStore,
-    MemoryQueueStore,
     PerKeyFifoOrdering,
     PersistentQueue,
     PriorityOrdering,
     QueueStore,
 )
 from localqueue.testing.harness import FakeClock
+from tests.faults.stores import new_place
 
 
 @pytest.fixture
@@ -33,10 +33,9 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "lmdb"])
+@pytest.fixture(params=["memory", "lmdb", "postgres", "redis", "mongodb"])
 def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> Iterator[QueueStore]:
-    opened: Any = MemoryQueueStore(clock=clock) if request.param == "memory" else LMDBQueueStore(tmp_path, clock=clock)
-    with opened as store:
+    with new_place(request.param, tmp_path).open(clock=clock) as store:
         yield store
 
 

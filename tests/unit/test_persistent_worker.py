@@ -162,11 +162,11 @@ def test_the_least_interval_and_the_breaker_work_as_direct_keywords(
 
     monkeypatch.setattr("localqueue.workers.decorators.time.sleep", sleep)
     queue.put_many(range(3))
-    paced = handled(queue, Flaky(), min_interval=0.05)
+    paced = handled(queue, Flaky(), min_interval=0.5)
     paced(), paced()
     assert pauses
     pauses.clear()
-    broken = handled(queue, Flaky(OSError()), max_tries=1, circuit_breaker_failures=1, circuit_breaker_cooldown=0.05)
+    broken = handled(queue, Flaky(OSError()), max_tries=1, circuit_breaker_failures=1, circuit_breaker_cooldown=0.5)
     with pytest.raises(OSError):
         broken()
     assert not pauses

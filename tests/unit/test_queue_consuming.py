@@ -37,8 +37,8 @@ def tell_when_listening(store: Any) -> threading.Event:
     """An event that is set once a consumer has found nothing and waits."""
     listening, listen = threading.Event(), store.listen
 
-    def listen_and_tell(queues: Any) -> Any:
-        waiter = listen(queues)
+    def listen_and_tell(queues: Any, **options: Any) -> Any:
+        waiter = listen(queues, **options)
         listening.set()
         return waiter
 

@@ -149,8 +149,8 @@ def test_closing_the_store_ends_a_blocked_get(tmp_path: Path) -> None:
     listening, ended = threading.Event(), threading.Event()
     listen = store.listen
 
-    def listen_and_tell(queues: Any) -> Any:
-        waiter = listen(queues)
+    def listen_and_tell(queues: Any, **options: Any) -> Any:
+        waiter = listen(queues, **options)
         listening.set()
         return waiter
 

@@ -101,9 +101,9 @@ class _SlowStore(MemoryQueueStore):
         super().__init__()
         self.go_on = threading.Event()
 
-    def listen(self, queues: Any) -> Any:
+    def listen(self, queues: Any, *, worker: str | None = None) -> Any:
         assert self.go_on.wait(PATIENCE)
-        return super().listen(queues)
+        return super().listen(queues, worker=worker)
 
 
 def test_a_hanging_store_does_not_hold_up_the_event_loop() -> None:

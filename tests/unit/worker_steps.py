@@ -9,22 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from localqueue import MemoryQueueStore, SQLiteQueueStore
 from localqueue.stores.port import QueueStore
 from localqueue.testing.steps import PATIENCE
 from localqueue.workers import Settled, Worker
+from tests.faults.stores import OPENERS, new_place
 
-STORES = ("memory", "sqlite", "lmdb")
+STORES = tuple(OPENERS)
 
 
 def open_store(kind: str, path: Path, **options: Any) -> QueueStore:
-    if kind == "memory":
-        return MemoryQueueStore(**options)
-    if kind == "sqlite":
-        return SQLiteQueueStore(path / "jobs.sqlite3", **options)
-    from localqueue import LMDBQueueStore
-
-    return LMDBQueueStore(path / "jobs.lmdb", **options)
+    store: QueueStore = new_place(kind, path).open(**options)
+    return store
 
 
 def eventually(condition: Callable[[], Any]) -> Any:

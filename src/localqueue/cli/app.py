@@ -8,6 +8,7 @@ import typer
 
 from localqueue.cli import (
     config_commands,
+    copying,
     dead,
     journal,
     looking,
@@ -40,7 +41,7 @@ def build() -> typer.Typer:
             raise typer.Exit(2)
 
     queue = family("Put, take, settle and inspect messages.")
-    for module in (messages, looking, dead, operating, journal, processing):
+    for module in (messages, looking, dead, operating, copying, journal, processing):
         module.register(queue)
     app.add_typer(queue, name="queue")
     app.add_typer(config_commands.commands(), name="config")

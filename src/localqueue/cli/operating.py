@@ -27,18 +27,25 @@ def purge(queue: QueueName, place: Place, log_events: LogEvents = False) -> None
     write(str(count))
 
 
-def pause(queue: QueueName, place: Place, out: Output) -> None:
-    """Stop handing out messages, to every consumer; those leased can still be settled."""
+WorkerName = Annotated[str | None, typer.Option(metavar="ID", help="Only this worker, by its worker id.")]
+
+
+def pause(queue: QueueName, place: Place, out: Output, worker: WorkerName = None) -> None:
+    """Stop handing out messages, to every consumer or to one worker; those leased can still be settled."""
     with place.open_queue(queue) as opened:
-        opened.pause()
-    out.facts({"queue": queue, "state": "paused"})
+        opened.pause(worker=worker)
+    out.facts(_state_of(queue, worker, "paused"))
 
 
-def resume(queue: QueueName, place: Place, out: Output) -> None:
+def resume(queue: QueueName, place: Place, out: Output, worker: WorkerName = None) -> None:
     """Hand out messages again."""
     with place.open_queue(queue) as opened:
-        opened.resume()
-    out.facts({"queue": queue, "state": "resumed"})
+        opened.resume(worker=worker)
+    out.facts(_state_of(queue, worker, "resumed"))
+
+
+def _state_of(queue: str, worker: str | None, state: str) -> dict[str, str]:
+    return {"queue": queue, **({} if worker is None else {"worker": worker}), "state": state}
 
 
 def backup(

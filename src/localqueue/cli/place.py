@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @shared
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What the command line says about the store: the options win over the config file, that over the default."""
+    """What the command line says about the store: the options win over the environment, that over the config file."""
 
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store, e.g. sqlite:///jobs.db or lmdb:///jobs.")] = (
-        None
-    )
+    store: Annotated[
+        str | None, typer.Option(metavar="URL", help="Store, e.g. sqlite:///jobs.db or redis://localhost.")
+    ] = None
     store_path: Annotated[str | None, typer.Option(metavar="FILE", help="SQLite file of the store.")] = None
     namespace: Annotated[str | None, typer.Option(help="Namespace inside the store.")] = None
 
@@ -49,22 +49,21 @@ class Place:
             store.close()
 
     def _open(self) -> QueueStore:
-        config = Config.load()
-        url, path = self.store, self.store_path
-        if url is None and path is None:
-            url, path = config.store_url, config.store_path
-        namespace = self.namespace if self.namespace is not None else config.namespace or "default"
-        if url is not None:
-            from localqueue.stores.url import open_store
+        from localqueue.stores.default import Settings, environment
 
-            return open_store(url, namespace=namespace)
+        config = Config.load()
+        backend, there, named = environment()
+        url, path = self.store, self.store_path
+        namespace = next((one for one in (self.namespace, named, config.namespace) if one is not None), None)
+        if url is None and path is None:
+            if backend is not None or there is not None:
+                return Settings.of(backend, there, namespace).open()
+            url, path = config.store_url, config.store_path
+        if path is None:
+            return Settings.of(None, url, namespace).open()
         from localqueue.stores.sqlite import SQLiteQueueStore
 
-        if path is None:
-            from localqueue.queue.core import default_store_path
-
-            path = str(default_store_path())
-        return SQLiteQueueStore(path, namespace=namespace)
+        return SQLiteQueueStore(path, namespace="default" if namespace is None else namespace)
 
     @contextmanager
     def open_queue(self, name: str, **settings: Any) -> Iterator[PersistentQueue[Any]]:

@@ -110,9 +110,12 @@ def _ledger(
 
 
 def _is_in_store(place: Place, given: str | None, option: str) -> bool:
-    """Whether the records are asked for in the queue store."""
+    """Whether the records are asked for in the queue store, or kept there because the environment names one."""
     if not place.is_given:
-        return False
+        from localqueue.stores.default import environment
+
+        backend, url, _ = environment()
+        return given is None and (backend is not None or url is not None)
     if given is not None:
         raise Mistake(f"pass either a store or {option}, not both")
     return True

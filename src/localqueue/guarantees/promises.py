@@ -346,7 +346,7 @@ PROMISES: tuple[Rule, ...] = (
         "fifo-ready",
         "FifoReadyOrdering",
         "local",
-        "Messages are leased in the order they became ready, by the clock of whoever put them. Consumers that "
+        "Messages are leased in the order they became ready, by the clock of the store. Consumers that "
         "run side by side may finish in another order, and a redelivered message goes behind.",
         when=lambda c: c.ordering_policy.guarantee == "fifo-ready",
         proof=(
@@ -477,7 +477,7 @@ PROMISES: tuple[Rule, ...] = (
         "remote-placement",
         "RemoteQueuePlacement",
         "descriptive",
-        "Names a network boundary. Reaching one takes a store that does.",
+        "Names a network boundary. Crossing it takes a store on a server: PostgreSQL, Redis or MongoDB.",
         when=lambda c: c.locality_policy.crosses_network_boundary,
         proof=("tests/unit/test_guarantees.py::test_remote_placement_only_names_the_boundary",),
     ),

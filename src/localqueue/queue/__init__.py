@@ -30,13 +30,13 @@ from localqueue.policies import (
     SubscriptionPolicy,
 )
 from localqueue.queue.consuming import Consuming
-from localqueue.queue.core import default_store_path
 from localqueue.queue.dispatching import Dispatching
 from localqueue.queue.drafts import PutOptions
 from localqueue.queue.operating import Operating
 from localqueue.queue.producing import Producing
 from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, resolve
 from localqueue.queue.transaction import PendingMessage, Transaction
+from localqueue.stores.default import default_store_path, described
 from localqueue.stores.port import NewMessage, QueueStore
 from localqueue.worker_config import PersistentWorkerConfig
 
@@ -214,5 +214,5 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
         self.close()
 
     def __repr__(self) -> str:
-        where = self._store if self._store is not None else self._store_path or default_store_path()
-        return f"PersistentQueue({self.name!r}, store={str(where)!r})"
+        where: object = self._store if self._store is not None else self._store_path
+        return f"PersistentQueue({self.name!r}, store={(described() if where is None else str(where))!r})"

@@ -70,7 +70,7 @@ class Consuming(QueueCore[T]):
         if not block:
             raise Empty
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self.store.listen((self.name,)) as waiter:
+        with self.store.listen((self.name,), worker=leased_by) as waiter:
             while True:
                 remaining = None if deadline is None else deadline - time.monotonic()
                 if (remaining is not None and remaining <= 0) or not waiter.wait(remaining):

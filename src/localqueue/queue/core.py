@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from localqueue.errors import PayloadError, QueueStoreClosedError
@@ -14,6 +13,7 @@ from localqueue.policies import Configuration
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.queue.emitting import Emitting
 from localqueue.queue.setup import limit_of
+from localqueue.stores import default
 from localqueue.stores.port import (
     DELAYED,
     INFLIGHT,
@@ -27,12 +27,6 @@ from localqueue.stores.port import (
 )
 
 T = TypeVar("T")
-
-
-def default_store_path() -> Path:
-    """Where a queue lives when nothing else is said: the XDG data directory."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "localqueue" / "queue.sqlite3"
 
 
 class QueueCore(Emitting, Generic[T]):
@@ -68,6 +62,7 @@ class QueueCore(Emitting, Generic[T]):
         self._given_store = store
         self._store = store
         self._store_path = store_path
+        self._shared: default.Shared | None = None
         self._durability = durability
         self._opening = threading.Lock()
         self._closed = False
@@ -85,18 +80,35 @@ class QueueCore(Emitting, Generic[T]):
             if self._closed:
                 raise QueueStoreClosedError(f"queue {self.name!r} is closed")
             if self._store is None:
-                from localqueue.stores.sqlite import SQLiteQueueStore
-
-                path = default_store_path() if self._store_path is None else self._store_path
-                self._store = SQLiteQueueStore(path, durability=self._durability or "process")
+                self._store = self._open_default()
             return self._store
 
+    def _open_default(self) -> QueueStore:
+        """The file of `store_path`, else the store of this process, else the user's file."""
+        shared = default.shared() if self._store_path is None else None
+        if shared is not None:
+            if self._durability is not None:
+                raise ValueError(
+                    f"queue {self.name!r} lives in the store that is configured for this process, which has its own "
+                    "durability; pass durability= to configure(), or a store= or store_path= to the queue"
+                )
+            store = shared.acquire()
+            self._shared = shared
+            return store
+        from localqueue.stores.sqlite import SQLiteQueueStore
+
+        path = default.default_store_path() if self._store_path is None else self._store_path
+        return SQLiteQueueStore(path, durability=self._durability or "process")
+
     def close(self) -> None:
-        """Close the store, unless it was passed in: then it belongs to whoever opened it."""
+        """Close the store, unless it was passed in or is that of the process: then it belongs to whoever opened it."""
         with self._opening:
             self._closed = True
             store, self._store = self._store, None
-        if store is not None and store is not self._given_store:
+            shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.release()
+        elif store is not None and store is not self._given_store:
             store.close()
 
     def _token(self, message: QueueMessage[Any] | str) -> tuple[str, int | None]:

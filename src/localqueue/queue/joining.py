@@ -11,7 +11,8 @@ def joining_store(configuration: Configuration, store: QueueStore, timeout: floa
     if not isinstance(store, JoinsTransactions):
         raise ValueError(
             f"the store of queue {configuration.name!r} at {store.url} can not join a transaction of yours; keep the "
-            f"queue in a SQLiteQueueStore on the file of your own tables, not in a {type(store).__name__}"
+            "queue in a PostgresQueueStore on the database of your own tables, or in a SQLiteQueueStore on the file of "
+            f"your own tables, not in a {type(store).__name__}"
         )
     if configuration.dispatch_policy.dispatches_on_put:
         raise ValueError(

@@ -9,7 +9,7 @@ from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueMessage, QueueStats, RunStats
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
-from localqueue.queue.drafts import check_delay, check_seconds, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_seconds, check_timeout
 from localqueue.queue.setup import check_name
 from localqueue.stores.port import DEAD, EXPIRED, STATES
 
@@ -90,16 +90,19 @@ class Operating(QueueCore[T]):
             self._finished.notify_all()
         return removed
 
-    def pause(self) -> None:
-        """Stop handing out messages, in every process; leased ones can still be settled."""
-        self.store.pause(self.name)
+    def pause(self, *, worker: str | None = None) -> None:
+        """Stop handing out messages, in every process; leased ones can still be settled.
 
-    def resume(self) -> None:
-        """Hand out messages again."""
-        self.store.resume(self.name)
+        With `worker` only to those who lease under that name.
+        """
+        self.store.pause(self.name, worker=_check_worker(worker))
 
-    def is_paused(self) -> bool:
-        return self.store.paused(self.name)
+    def resume(self, *, worker: str | None = None) -> None:
+        """Hand out messages again. A queue and its workers are paused and resumed each for itself."""
+        self.store.resume(self.name, worker=_check_worker(worker))
+
+    def is_paused(self, *, worker: str | None = None) -> bool:
+        return self.store.paused(self.name, worker=_check_worker(worker))
 
     def record_worker_heartbeat(self, worker_id: str) -> None:
         """Note that a worker is alive, for `stats().last_seen_by_worker_id`."""
@@ -191,3 +194,9 @@ def _check_age(older_than: float) -> float:
     if check_seconds("older_than", older_than) < 0:
         raise ValueError("older_than cannot be negative")
     return older_than
+
+
+def _check_worker(worker: str | None) -> str | None:
+    if worker is not None:
+        check_key("worker", worker)
+    return worker

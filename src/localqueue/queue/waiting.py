@@ -74,7 +74,7 @@ class Wakeup:
 
 
 class WorkWait:
-    """Waits until a queue may have a message to lease.
+    """Waits until a queue may have a message to lease, for anybody or for `worker`, who may be paused.
 
     It is woken by the notification policy (the queue's own unless one is given). Behind that is a catch-up: the store
     is looked at when the wait begins and then at growing intervals of at most 0.2 s, so that delayed messages that
@@ -84,11 +84,18 @@ class WorkWait:
     For one thread or task at a time; any number of objects may share a policy.
     """
 
-    def __init__(self, queue: QueueCore[Any], notification_policy: NotificationPolicy | None = None) -> None:
+    def __init__(
+        self,
+        queue: QueueCore[Any],
+        notification_policy: NotificationPolicy | None = None,
+        *,
+        worker: str | None = None,
+    ) -> None:
         policy: Any = notification_policy
         if policy is None:
             policy = queue._configuration.notification_policy
         self._queue = queue
+        self._worker = worker
         self._waiter: Waiter | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._wakeup = Wakeup()
@@ -175,7 +182,7 @@ class WorkWait:
 
     def _store_rest(self, seconds: float) -> bool:
         if self._waiter is None:
-            self._waiter = self._queue.store.listen((self._queue.name,))
+            self._waiter = self._queue.store.listen((self._queue.name,), worker=self._worker)
         return self._waiter.wait(seconds)
 
     def _rest(self) -> Callable[[float], Any] | None:

@@ -1,4 +1,7 @@
-"""The attempt store of retryers that were given none: one for each thread, opened on first use."""
+"""The attempt store of retryers that were given none: one for each thread, opened on first use.
+
+Where a store is configured for the process (`localqueue.configure`), attempts are kept there instead of in a file.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from localqueue.retry.record import AttemptStore
+from localqueue.stores import default
 
 
 class Source(Protocol):
@@ -66,8 +70,19 @@ def store_at(path: str | os.PathLike[str]) -> MadeStore:
 
 def default_path() -> Path:
     """Where attempts are kept when nothing else is said: the XDG data directory."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "localqueue" / "retries.sqlite3"
+    return default.data_directory() / "retries.sqlite3"
+
+
+class StoreOfProcess:
+    """The store that is configured for this process."""
+
+    def __init__(self, shared: default.Shared) -> None:
+        self._shared = shared
+
+    def open(self) -> AttemptStore:
+        from localqueue.retry.stores import QueueAttemptStore
+
+        return QueueAttemptStore(self._shared.store())
 
 
 class _ThisThread(threading.local):
@@ -82,6 +97,8 @@ _factory: Callable[[], AttemptStore] | None = None
 def current() -> Source:
     """The default store of this thread, which another thread may then open and use."""
     source = _this_thread.source
+    if _factory is None and not isinstance(source, GivenStore) and (shared := default.shared()) is not None:
+        return StoreOfProcess(shared)
     if source is None:
         made = store_at(default_path()) if _factory is None else MadeStore(_factory, owned=False)
         _made.add(made)

@@ -5,12 +5,42 @@ Pure functions of the row and the clock, so that all stores decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from localqueue.stores.port import BLOCKED, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, WAITING
+from localqueue.stores.port import (
+    BLOCKED,
+    CANCELLED,
+    DEAD,
+    DELAYED,
+    EXPIRED,
+    INFLIGHT,
+    READY,
+    WAITING,
+    NewMessage,
+    StoredMessage,
+)
 
 NEVER = float("inf")
+ENDED = (DEAD, EXPIRED, CANCELLED)
+
+
+class Arrival(NamedTuple):
+    """The times of a message that is enqueued. `ended_at` is set when it had left delivery elsewhere: then its `past`
+    says in which state, and neither dedupe keys nor limits concern it."""
+
+    created_at: float
+    available_at: float
+    expires_at: float | None
+    ended_at: float | None = None
+
+
+def arrival(message: NewMessage, now: float) -> Arrival:
+    past = message.past
+    if past is None:
+        return Arrival(now, now + message.delay, None if message.ttl is None else now + message.ttl)
+    times = Arrival(past.created_at, past.available_at, past.expires_at)
+    return times._replace(ended_at=ended_at(past)) if past.state in ENDED else times
 
 
 def landing(
@@ -138,6 +168,38 @@ def history(
     if leased_at is not None:
         events.append(_event("leased", leased_at, attempts, leased_by=leased_by))
     return tuple(events)
+
+
+def attempts_of(history: Sequence[Mapping[str, Any]]) -> list[Attempt]:
+    """The finished attempts that `history` shows; the lease that is still held is not among them."""
+    finished: list[Attempt] = []
+    lease: Mapping[str, Any] | None = None
+    for event in history:
+        if event["type"] == "leased":
+            lease = event
+            continue
+        leased_at, leased_by = (None, None) if lease is None else (lease["at"], lease.get("leased_by"))
+        error = event.get("last_error")
+        finished.append(Attempt(event["attempt"], event["type"], event["at"], leased_at, leased_by, error))
+        lease = None
+    return finished
+
+
+def leased_since(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """When the lease began that a message is under, by its `history`."""
+    return float(history[-1]["at"]) if history and history[-1]["type"] == "leased" else None
+
+
+def ended_at(message: StoredMessage) -> float:
+    """When a dead, expired or cancelled message left delivery, as far as the message itself tells.
+
+    What ends a message is the last thing its history knows. Only an expiry can go without saying: of a message that was
+    put with no life left, or that its last upstream freed too late.
+    """
+    last = message.history[-1]["at"] if message.history else message.created_at
+    if message.state == EXPIRED and message.expires_at is not None:
+        return float(max(last, message.expires_at))
+    return float(last)
 
 
 def _event(kind: str, at: float, attempt: int, **extra: Any) -> dict[str, Any]:

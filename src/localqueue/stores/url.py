@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from localqueue.stores.port import QueueStore
+
+#: The stores, by the name `configure(db_backend=)` has for them: where the class is, and the addresses it takes.
+BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "sqlite": ("localqueue.stores.sqlite", "SQLiteQueueStore", ("sqlite",)),
+    "lmdb": ("localqueue.stores.lmdb", "LMDBQueueStore", ("lmdb",)),
+    "memory": ("localqueue.stores.sqlite", "MemoryQueueStore", ("memory",)),
+    "pg": ("localqueue.stores.postgres", "PostgresQueueStore", ("postgresql", "postgres")),
+    "redis": ("localqueue.stores.redis", "RedisQueueStore", ("redis", "rediss", "redis+cluster")),
+    "mongodb": ("localqueue.stores.mongodb", "MongoDBQueueStore", ("mongodb", "mongodb+srv")),
+}
+_BACKEND_OF = {scheme: backend for backend, (_, _, schemes) in BACKENDS.items() for scheme in schemes}
+_FORMS = "sqlite:///file.db, lmdb:///directory, memory://, postgresql://..., redis://... or mongodb://..."
 
 
 def open_store(url: str, *, namespace: str = "default", **options: Any) -> QueueStore:
     """Open the store at `url`.
 
     `sqlite:///jobs.db` is a file relative to the working directory, `sqlite:////var/lib/jobs.db` an absolute one;
-    `lmdb:///jobs` is a directory, by the same rule; `memory://` lives and dies with this process. `options` go to the
-    store: `durability=`, `timeout=`, `clock=`.
+    `lmdb:///jobs` is a directory, by the same rule; `memory://` lives and dies with this process. Servers are
+    `postgresql://user:password@host:5432/database`, `redis://host:6379/0` (also `rediss://` and `redis+cluster://`) and
+    `mongodb://host:27017/database` (also `mongodb+srv://`). `options` go to the store: `durability=`, `timeout=`,
+    `clock=`, and what it has of its own.
     """
+    backend = backend_of(url)
+    module, name, _ = BACKENDS[backend]
+    store: Any = getattr(import_module(module), name)
+    opened: QueueStore
+    if backend == "memory":
+        if url.rstrip("/") != "memory:":
+            raise ValueError(f"can not open {url!r}: a store in memory has no name, it is memory://")
+        opened = store(namespace=namespace, **options)
+    elif backend in ("sqlite", "lmdb"):
+        opened = store(_path(url), namespace=namespace, **options)
+    else:
+        opened = store(url, namespace=namespace, **options)
+    return opened
+
+
+def backend_of(url: str) -> str:
+    """The store that an address belongs to, by its name in `BACKENDS`."""
+    if not isinstance(url, str):
+        raise TypeError(f"the address of a store is a text such as sqlite:///jobs.db, not {url!r}")
+    scheme = url.partition(":")[0].lower()
+    if scheme not in _BACKEND_OF or "://" not in url:
+        shown = f"{scheme}://..." if "://" in url else "it"  # what follows may hold a password
+        raise ValueError(f"can not open {shown}: the address of a store is {_FORMS}")
+    return _BACKEND_OF[scheme]
+
+
+def _path(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme == "memory":
-        from localqueue.stores.sqlite import MemoryQueueStore
-
-        return MemoryQueueStore(namespace=namespace, **options)
-    if parts.scheme == "sqlite":
-        from localqueue.stores.sqlite import SQLiteQueueStore
-
-        return SQLiteQueueStore(_path(url, parts.netloc, parts.path), namespace=namespace, **options)
-    if parts.scheme == "lmdb":
-        from localqueue.stores.lmdb import LMDBQueueStore
-
-        return LMDBQueueStore(_path(url, parts.netloc, parts.path), namespace=namespace, **options)
-    raise ValueError(f"can not open {url!r}: use sqlite:///file.db, memory:// or lmdb:///directory")
-
-
-def _path(url: str, host: str, path: str) -> str:
-    name = unquote(path[1:])
-    if host or not name:
+    name = unquote(parts.path[1:])
+    if parts.netloc or not name:
         raise ValueError(
             f"can not open {url!r}: a local store is named by a path, as in sqlite:///jobs.db (relative) or "
             "sqlite:////var/lib/jobs.db (absolute)"

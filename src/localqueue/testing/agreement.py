@@ -10,6 +10,7 @@ from localqueue.testing.model import LIVE, Model
 
 QUEUES = ("one", "two", "spill")
 RUNS = ("r", "s")
+WORKERS = ("v", "w")
 
 
 def counts_agree(store: QueueStore, model: Model) -> None:
@@ -19,6 +20,7 @@ def counts_agree(store: QueueStore, model: Model) -> None:
         assert stats.total == expected.total()
         assert stats.dropped == model.dropped[queue]
         assert stats.paused == (queue in model.paused)
+        assert stats.paused_workers == tuple(sorted(w for name, w in model.paused_workers if name == queue))
         assert store.qsize(queue) == expected["ready"]
         assert store.load(queue) == expected["ready"] + expected["blocked"]
 

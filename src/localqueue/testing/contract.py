@@ -27,6 +27,7 @@ from localqueue.testing.process_wake import ProcessWakeContract
 from localqueue.testing.processes import ProcessContract
 from localqueue.testing.records import RecordContract
 from localqueue.testing.reopening import ReopenContract
+from localqueue.testing.restoring import RestoreContract
 from localqueue.testing.runs import RunContract
 from localqueue.testing.settling import SettlingContract
 from localqueue.testing.stats import StatsContract
@@ -60,6 +61,7 @@ class StoreContract(
     JournalContract,
     JournalKeepingContract,
     ObserveContract,
+    RestoreContract,
 ):
     """What every store promises. Subclass it as `Test...` and provide the fixture `harness`."""
 

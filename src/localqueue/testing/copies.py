@@ -31,6 +31,7 @@ class BackupContract:
         dead_letter(store, take(store))
         store.subscribe("topic", "a")
         store.pause("other")
+        store.pause("jobs", worker="w")
         target = tmp_path / "copies" / "copy"
         store.backup(str(target))
         copy = harness.open_copy(str(target))
@@ -39,6 +40,7 @@ class BackupContract:
             assert copy.run("r") == store.run("r")
             assert copy.subscriptions("topic") == store.subscriptions("topic")
             assert copy.paused("other")
+            assert copy.paused("jobs", worker="w")
             assert_sound(copy)
             assert override(copy, first, "ack")
             assert drain(copy) == ["a", "b", "second"]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from localqueue.stores.port import QueueStore
-from localqueue.testing.agreement import QUEUES, RUNS, counts_agree, messages_agree, runs_agree
+from localqueue.testing.agreement import QUEUES, RUNS, WORKERS, counts_agree, messages_agree, runs_agree
 from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds, seldom
 from localqueue.testing.model import LIVE, Message
 from localqueue.testing.replay import known_as, replay
@@ -96,6 +96,21 @@ class StoreMachine(DeliveryMachine):
         for queue in self.model.paused:
             self.store.resume(queue)
         self.model.paused.clear()
+
+    @rule(queue=queues, worker=st.sampled_from(WORKERS), rarely=index)
+    def pause_a_worker(self, queue: str, worker: str, rarely: int) -> None:
+        if not seldom(rarely):
+            return
+        self.store.pause(queue, worker=worker)
+        self.model.paused_workers.add((queue, worker))
+
+    @precondition(lambda self: self.model.paused_workers)
+    @rule(n=index)
+    def resume_a_worker(self, n: int) -> None:
+        queue, worker = pick(sorted(self.model.paused_workers), n)
+        self.store.resume(queue, worker=worker)
+        self.model.paused_workers.discard((queue, worker))
+        assert not self.store.paused(queue, worker=worker)
 
     @precondition(lambda self: self.ended())
     @rule(queue=queues, state=st.sampled_from(("dead", "expired", "cancelled")), older_than=seconds)

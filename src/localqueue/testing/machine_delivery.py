@@ -21,7 +21,7 @@ from localqueue.stores.port import (
     QueueStore,
     Settle,
 )
-from localqueue.testing.agreement import QUEUES, RUNS
+from localqueue.testing.agreement import QUEUES, RUNS, WORKERS
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.model import Model
 from localqueue.testing.replay import Known
@@ -32,6 +32,7 @@ MAX_ATTEMPTS = 3
 queues = st.sampled_from(QUEUES[:2])
 index = st.integers(0, 50)
 seconds = st.sampled_from((1.0, 2.0, 5.0, 10.0))
+workers = st.sampled_from((None, None, *WORKERS))
 pauses = st.sampled_from((0.0, 0.0, 2.0, 5.0))
 actions = st.sampled_from(("ack", "ack", "release", "dead-letter", "cancel"))
 limits = st.sampled_from(
@@ -190,19 +191,25 @@ class DeliveryMachine(RuleBasedStateMachine):
         return pick(self.handles if seldom(n) or not held else held, -n)
 
     @precondition(lambda self: any(m.state == "ready" for m in self.model.messages.values()))
-    @rule(queue=queues, limit=st.integers(1, 3), timeout=seconds, consume=st.sampled_from((False, False, False, True)))
-    def lease(self, queue: str, limit: int, timeout: float, consume: bool) -> None:
-        self.claim(queue, limit, timeout, consume)
+    @rule(
+        queue=queues,
+        limit=st.integers(1, 3),
+        timeout=seconds,
+        consume=st.sampled_from((False, False, False, True)),
+        worker=workers,
+    )
+    def lease(self, queue: str, limit: int, timeout: float, consume: bool, worker: str | None) -> None:
+        self.claim(queue, limit, timeout, consume, worker)
 
-    def claim(self, queue: str, limit: int, timeout: float, consume: bool) -> None:
-        request = LeaseRequest(queue, limit, timeout, None, MAX_ATTEMPTS, consume)
+    def claim(self, queue: str, limit: int, timeout: float, consume: bool, worker: str | None = None) -> None:
+        request = LeaseRequest(queue, limit, timeout, worker, MAX_ATTEMPTS, consume)
         leased: list[Any] = []
 
         def on_store() -> list[str]:
             leased.extend(self.store.lease(request))
             return [message.id for message in leased]
 
-        self.both(lambda model: model.lease(queue, limit, timeout, MAX_ATTEMPTS, consume), on_store)
+        self.both(lambda model: model.lease(queue, limit, timeout, MAX_ATTEMPTS, consume, worker), on_store)
         for message in leased:
             self.handles.append(Handle(queue, message.id, message.attempts))
             assert consume or message == self.store.get(queue, message.id)
@@ -235,8 +242,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.handles)
-    @rule(n=index, m=index, queue=queues)
-    def ack_two_and_lease_the_next_in_one_strict_commit(self, n: int, m: int, queue: str) -> None:
+    @rule(n=index, m=index, queue=queues, worker=workers)
+    def ack_two_and_lease_the_next_in_one_strict_commit(self, n: int, m: int, queue: str, worker: str | None) -> None:
         chosen = list(dict.fromkeys((self.a_lease(n), self.a_lease(m))))
         leased: list[Any] = []
 
@@ -244,10 +251,10 @@ class DeliveryMachine(RuleBasedStateMachine):
             for queue_of, message_id, token in chosen:
                 if not model.settle(queue_of, message_id, "ack", token, 0.0, None):
                     raise LeaseLost(queue_of, message_id, token)
-            return model.lease(queue, 1, 10.0, MAX_ATTEMPTS, False)
+            return model.lease(queue, 1, 10.0, MAX_ATTEMPTS, False, worker)
 
         def on_store() -> list[str]:
-            request = LeaseRequest(queue, 1, 10.0, None, MAX_ATTEMPTS)
+            request = LeaseRequest(queue, 1, 10.0, worker, MAX_ATTEMPTS)
             settles = [Settle(handle.queue, handle.id, "ack", handle.token) for handle in chosen]
             leased.extend(self.store.commit(Changes(settle=settles, lease=request)).leased)
             return [message.id for message in leased]

@@ -57,6 +57,7 @@ class Model:
     messages: dict[str, Message] = field(default_factory=dict)
     acked: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
+    paused_workers: set[tuple[str, str]] = field(default_factory=set)
     dropped: Counter[str] = field(default_factory=Counter)
     run_total: Counter[str] = field(default_factory=Counter)
     run_done: Counter[str] = field(default_factory=Counter)
@@ -191,8 +192,16 @@ class Model:
                 message.state = "ready"
             self._next_of_key(message)
 
-    def lease(self, queue: str, limit: int, timeout: float, max_attempts: int | None, consume: bool) -> list[str]:
-        if queue in self.paused:
+    def lease(
+        self,
+        queue: str,
+        limit: int,
+        timeout: float,
+        max_attempts: int | None,
+        consume: bool,
+        worker: str | None = None,
+    ) -> list[str]:
+        if queue in self.paused or (queue, worker) in self.paused_workers:
             return []
         self._settle_due(queue, max_attempts)
         taken = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, m.available_at, m.id))[:limit]

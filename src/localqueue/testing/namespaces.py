@@ -117,6 +117,19 @@ class NamespaceContract:
         assert drain(store) == ["mine"]
         assert lease(theirs) == []
 
+    def test_a_paused_worker_of_another_namespace_does_not_pause_mine(
+        self, store: QueueStore, theirs: QueueStore
+    ) -> None:
+        put(store)
+        put(theirs)
+        theirs.pause("jobs", worker="w")
+        assert not store.paused("jobs", worker="w")
+        assert store.stats("jobs").paused_workers == ()
+        take(store, leased_by="w")
+        assert lease(theirs, leased_by="w") == []
+        store.resume("jobs", worker="w")
+        assert theirs.paused("jobs", worker="w")
+
     def test_a_put_in_another_namespace_wakes_nobody_here(self, store: QueueStore, theirs: QueueStore) -> None:
         put(store, "full")
         put(store, "run", run_id="r")

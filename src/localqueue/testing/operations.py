@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localqueue.errors import IdTaken, QueueStoreClosedError
-from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
+from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore, Settle
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
     ack,
@@ -149,6 +149,79 @@ class OperationsContract:
         store.resume("jobs")
         take(store)
 
+    def test_a_paused_worker_gets_nothing_and_others_do(self, store: QueueStore) -> None:
+        put_many(store, "abcde")
+        held = take(store, leased_by="w", counted=False)
+        store.pause("jobs", worker="w")
+        store.pause("jobs", worker="w")
+        assert store.paused("jobs", worker="w")
+        assert not store.paused("jobs")
+        assert not store.paused("jobs", worker="v")
+        for counted in (True, False):
+            for limit in (1, 3):
+                assert lease(store, limit=limit, leased_by="w", counted=counted) == []
+        assert lease(store, leased_by="w", consume=True) == []
+        request = LeaseRequest("jobs", leased_by="w")
+        assert store.commit(Changes(lease=request)).leased == []
+        done = Settle("jobs", held.id, "ack", held.attempts)
+        exchanged = store.commit(Changes(settle=[done], lease=request._replace(counted=False)))
+        assert (exchanged.settled, exchanged.leased) == ([True], [])
+        assert take(store, leased_by="v").payload == "b"
+        assert take(store, leased_by="v", counted=False).payload == "c"
+        assert take(store).payload == "d"
+        put(store, "other")
+        take(store, "other", leased_by="w")
+        store.resume("jobs", worker="w")
+        assert not store.paused("jobs", worker="w")
+        assert take(store, leased_by="w").payload == "e"
+        assert_sound(store, ["jobs", "other"])
+
+    def test_a_worker_can_be_paused_before_it_is_known(self, store: QueueStore) -> None:
+        store.resume("jobs", worker="w")
+        assert not store.paused("jobs", worker="w")
+        store.pause("jobs", worker="w")
+        put(store)
+        assert lease(store, leased_by="w") == []
+        store.heartbeat("jobs", "w")
+        assert lease(store, leased_by="w") == []
+        store.resume("jobs", worker="w")
+        take(store, leased_by="w")
+
+    def test_the_pause_of_a_queue_and_of_a_worker_are_two_things(self, store: QueueStore) -> None:
+        put(store)
+        store.pause("jobs")
+        assert not store.paused("jobs", worker="w")
+        store.pause("jobs", worker="w")
+        store.resume("jobs")
+        assert store.paused("jobs", worker="w")
+        assert lease(store, leased_by="w") == []
+        store.pause("jobs")
+        store.resume("jobs", worker="w")
+        assert lease(store, leased_by="w") == []
+        store.resume("jobs")
+        take(store, leased_by="w")
+
+    def test_stats_name_the_paused_workers_in_order(self, store: QueueStore) -> None:
+        for worker in ("w2", "w1", "w3"):
+            store.pause("jobs", worker=worker)
+        store.resume("jobs", worker="w3")
+        stats = store.stats("jobs")
+        assert stats.paused_workers == ("w1", "w2")
+        assert (stats.paused, stats.leases_by_worker_id, stats.last_seen_by_worker_id) == (False, {}, {})
+
+    def test_a_purge_keeps_the_pause_of_a_worker(self, store: QueueStore) -> None:
+        put(store)
+        take(store, leased_by="w")
+        store.heartbeat("jobs", "w", leases=2)
+        store.pause("jobs", worker="w")
+        store.purge("jobs")
+        stats = store.stats("jobs")
+        assert (stats.leases_by_worker_id, stats.last_seen_by_worker_id) == ({}, {})
+        assert store.paused("jobs", worker="w")
+        put(store)
+        assert lease(store, leased_by="w") == []
+        take(store, leased_by="v")
+
     def test_an_id_that_is_in_use_is_not_used_again(self, store: QueueStore) -> None:
         taken = put(store, payload="first")
         for queue in ("jobs", "other"):
@@ -202,6 +275,8 @@ class OperationsContract:
             lambda: store.requeue("jobs"),
             lambda: store.purge("jobs"),
             lambda: store.pause("jobs"),
+            lambda: store.pause("jobs", worker="w"),
+            lambda: store.paused("jobs", worker="w"),
             lambda: store.cancel_run("r"),
             lambda: store.check(),
             lambda: store.listen(["jobs"]).wait(0),

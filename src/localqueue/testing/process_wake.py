@@ -23,9 +23,9 @@ def _lease_when_told(store: QueueStore, told: Any) -> None:
     assert ack(store, take(store))
 
 
-def _resume_when_told(store: QueueStore, told: Any) -> None:
+def _resume_when_told(store: QueueStore, told: Any, worker: str | None) -> None:
     assert told.wait(PATIENCE)
-    store.resume("jobs")
+    store.resume("jobs", worker=worker)
 
 
 def _hold_until_killed(store: QueueStore, holding: Any) -> None:
@@ -66,16 +66,19 @@ class ProcessWakeContract:
 
     @pytest.mark.multiprocess
     @pytest.mark.slow
-    def test_a_resume_in_another_process_wakes(self, live: QueueStore, harness: StoreHarness) -> None:
+    @pytest.mark.parametrize("worker", [None, "w"], ids=["queue", "worker"])
+    def test_a_resume_in_another_process_wakes(
+        self, live: QueueStore, harness: StoreHarness, worker: str | None
+    ) -> None:
         put(live)
-        live.pause("jobs")
+        live.pause("jobs", worker=worker)
         told = harness.context().Event()
-        process = harness.in_process(_resume_when_told, told)
-        with live.listen(["jobs"]) as waiter:
+        process = harness.in_process(_resume_when_told, told, worker)
+        with live.listen(["jobs"], worker="w") as waiter:
             assert not waiter.wait(0)
             told.set()
             assert waiter.wait(PATIENCE)
-        take(live)
+        take(live, leased_by="w")
         finish([process])
 
     @pytest.mark.multiprocess

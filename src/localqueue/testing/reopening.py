@@ -27,6 +27,7 @@ class ReopenContract:
         release(store, take(store, leased_by="w"), error={"message": "no"})
         take(store, timeout=60, leased_by="w")
         store.pause("other")
+        store.pause("jobs", worker="lazy")
         store.subscribe("topic", "s")
         store.heartbeat("jobs", "w")
         store.commit(Changes(records=[RecordWrite("result", "a", b"1")]))

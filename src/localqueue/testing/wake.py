@@ -168,6 +168,25 @@ class WakeContract:
             assert waiting.woken()
             take(live)
 
+    def test_a_paused_worker_is_not_woken_until_it_is_resumed(self, live: QueueStore) -> None:
+        live.pause("jobs", worker="w")
+        put(live)
+        put(live, delay=0.01)
+        with live.listen(["jobs"], worker="w") as waiter, live.listen(["jobs"], worker="v") as other:
+            assert other.wait(PATIENCE)
+            assert not waiter.wait(MOMENT)
+            waiting = _Waiting(waiter)
+            live.resume("jobs", worker="w")
+            assert waiting.woken()
+            take(live, leased_by="w")
+
+    def test_a_paused_worker_does_not_hide_the_timer_of_another_queue(self, live: QueueStore) -> None:
+        live.pause("paused", worker="w")
+        put(live, "paused")
+        put(live, "delayed", delay=0.2)
+        with live.listen(["delayed", "paused"], worker="w") as waiter:
+            assert waiter.wait(PATIENCE)
+
     def test_a_paused_queue_does_not_hide_the_timer_of_another(self, live: QueueStore) -> None:
         live.pause("paused")
         put(live, "delayed", delay=0.2)

@@ -103,7 +103,7 @@ class OneByOne:
             yield from coordinator.recover()
 
     def waiting(self) -> WorkWait:
-        return WorkWait(self.queue, self._policy)
+        return WorkWait(self.queue, self._policy, worker=self._worker_id)
 
     def lease(self) -> QueueMessage[Any] | None:
         try:

@@ -37,7 +37,7 @@ class Lane(threading.Thread):
         self.failure: BaseException | None = None
         self.number = number
         self._worker = worker
-        self._wait = WorkWait(worker.queue, worker.notification_policy)
+        self._wait = WorkWait(worker.queue, worker.notification_policy, worker=worker.worker_id)
         self._leased: deque[Held] = deque()
         self._outcomes: list[Outcome] = list(outcomes)
         self._oldest_outcome = time.monotonic()

@@ -97,7 +97,7 @@ class Pump:
         worker = self._worker
         try:
             worker._prepare(run_steps=self._begin_after, on_lost=self._cancel_lost)
-            self._watcher = Watcher(worker.queue, worker.notification_policy, self.ring)
+            self._watcher = Watcher(worker.queue, worker.notification_policy, self.ring, worker=worker.worker_id)
             recovery = Recovery(worker.handling.coordinator, self._run_to_end)
             try:
                 worker.keeper.start()

@@ -24,10 +24,15 @@ class Watcher:
     """Once armed it waits until there may be work, then calls `found` and is disarmed."""
 
     def __init__(
-        self, queue: PersistentQueue[Any], policy: NotificationPolicy | None, found: Callable[[], object]
+        self,
+        queue: PersistentQueue[Any],
+        policy: NotificationPolicy | None,
+        found: Callable[[], object],
+        *,
+        worker: str | None = None,
     ) -> None:
         self._queue = queue
-        self._wait = WorkWait(queue, policy)
+        self._wait = WorkWait(queue, policy, worker=worker)
         self._found = found
         self._armed = False
         self._closed = False

@@ -34,6 +34,8 @@ def enqueue(tx: Tx, changes: Changes, wiring: Wiring) -> list[Enqueued]:
 
 
 def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) -> Enqueued:
+    if message.past is not None and message.past.state in rules.ENDED:
+        return Enqueued("stored", STATES[_insert(tx, message, wiring)], tx.now)
     duplicate = _find_duplicate(tx, message, wiring)
     if duplicate is not None:
         return duplicate
@@ -76,18 +78,20 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     key = tx.store.ids.key_of(message.id)
     if key is None:
         raise ValueError(f"{message.id!r} is not an id of this namespace; ids of new messages come from mint()")
+    created_at, available_at, expires_at, ended_at = rules.arrival(message, now)
     row = MessageRow(
         key=key,
         queue=tx.queue_id(message.queue),
         state=READY,
         priority=message.priority,
-        available_at=now + message.delay,
-        created_at=now,
-        expires_at=None if message.ttl is None else now + message.ttl,
+        available_at=available_at,
+        created_at=created_at,
+        expires_at=expires_at,
         ordering_key=message.ordering_key,
         dedupe_key=message.dedupe_key,
+        ended_at=ended_at,
     )
-    run = None if message.run_id is None else tx.run(message.run_id)
+    run = None if message.run_id is None else tx.run(message.run_id, even_cancelled=ended_at is not None)
     row.run = 0 if run is None else run.id
     row.waiting_on = wait_for(tx, row.key, message.after, wiring)
     landed = rules.landing(
@@ -97,10 +101,15 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
         waiting_on=row.waiting_on,
         key_busy=tx.key_busy(row.queue, row.ordering_key),
     )
+    if message.past is not None:
+        tx.restore(row, message.past)
+        landed = landed if ended_at is None else message.past.state
     row.state = CODE[landed]
     row.due_at = rules.due_at(landed, available_at=row.available_at, expires_at=row.expires_at)
-    row.ended_at = now if row.state == EXPIRED else None
-    tx.insert(row, pack_content(message.payload, message.codec, message.headers))
+    if row.state == EXPIRED and ended_at is None:
+        row.ended_at = now
+    content = pack_content(message.payload, message.codec, message.headers)
+    tx.insert(row, content, ended_elsewhere=ended_at is not None)
     if run is not None:
         run.total += 1
         tx.save_run(run)

@@ -19,7 +19,7 @@
     removed        x  key
     run ids        U  namespace, name                                   run
     runs           V  run                                               RunRow
-    workers        W  queue, name                                       leases, last_seen
+    workers        W  queue, name                                       leases, last_seen, paused
     subscriptions  S  queue, name                                       n
     records        R  namespace, digest of the kind, key                version, updated_at, value
     journals       j  namespace                                         Switch: enabled, last seq, retention

@@ -8,7 +8,7 @@ from itertools import islice
 from localqueue.errors import QueueStoreCorruptError
 from localqueue.stores.lmdb import keys, reads
 from localqueue.stores.lmdb.due import fall, is_due, settle_due
-from localqueue.stores.lmdb.rows import INFLIGHT, READY, MessageRow, QueueRow, pack_worker, unpack_worker
+from localqueue.stores.lmdb.rows import INFLIGHT, READY, MessageRow, QueueRow
 from localqueue.stores.lmdb.settle import ack
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
@@ -19,7 +19,7 @@ _DUE_A_CLAIM = 500
 def lease(tx: Tx, request: LeaseRequest) -> list[StoredMessage]:
     """Claim down the ready index, after settling the timers that have passed."""
     queue = tx.queue(tx.queue_id(request.queue))
-    if queue.paused:
+    if queue.paused or reads.is_paused(tx.txn, queue.id, request.leased_by):
         return []
     rows = _claim_ready(tx, queue, request)
     if request.leased_by is not None and request.counted and rows:
@@ -85,10 +85,8 @@ def _claim(tx: Tx, row: MessageRow, request: LeaseRequest) -> MessageRow:
 
 
 def _count_leases(tx: Tx, queue: int, worker: str, count: int) -> None:
-    key = keys.worker(queue, worker)
-    value = tx.txn.get(key)
-    leases, last_seen = (0, None) if value is None else unpack_worker(value)[1:]
-    tx.txn.put(key, pack_worker(worker, leases + count, last_seen))
+    row = reads.worker_row(tx.txn, queue, worker)
+    tx.txn.put(keys.worker(queue, worker), row._replace(leases=row.leases + count).pack())
 
 
 def renew(tx: Tx, leases: Sequence[Lease], timeout: float) -> list[float | None]:

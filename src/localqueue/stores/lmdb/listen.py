@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 from localqueue.stores import rules
 from localqueue.stores.lmdb import reads
 from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.rows import BLOCKED, READY
+from localqueue.stores.lmdb.rows import BLOCKED, READY, QueueRow
 from localqueue.stores.wake import StoreWaiter
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
 
 
-def for_messages(store: LMDBQueueStore, queues: Sequence[str]) -> StoreWaiter:
+def for_messages(store: LMDBQueueStore, queues: Sequence[str], worker: str | None) -> StoreWaiter:
+    def look(txn: Txn, queue: int) -> QueueRow | None:
+        row = reads.queue_row(txn, queue)
+        return None if row.paused or reads.is_paused(txn, queue, worker) else row
+
     def check() -> tuple[bool, float]:
         now, next_due = store.now(), rules.NEVER
         for name in queues:
-            row = store._read_queue(name, reads.queue_row, None)
-            if row is None or row.paused:
+            row = store._read_queue(name, look, None)
+            if row is None:
                 continue
             if row.counts[READY] or row.due <= now:
                 return True, 0.0

@@ -8,7 +8,7 @@ from localqueue.errors import DedupeKeyInUse, RecordConflict
 from localqueue.stores import rules
 from localqueue.stores.lmdb import keys, reads
 from localqueue.stores.lmdb import rows as packing
-from localqueue.stores.lmdb.rows import CODE, DEAD, MessageRow
+from localqueue.stores.lmdb.rows import CODE, DEAD, MessageRow, WorkerRow
 from localqueue.stores.lmdb.settle import leave
 from localqueue.stores.lmdb.tx import Tx
 from localqueue.stores.port import STATES, RecordWrite, Settle
@@ -62,8 +62,12 @@ def purge(tx: Tx, name: str) -> int:
     queue = tx.queue(tx.queue_id(name))
     found = [keys.last_number(key) for key, value in keys.walk(tx.txn, b"M") if packing.queue_of(value) == queue.id]
     removed = _remove(tx, found, "purged")
-    for key in list(keys.walk_keys(tx.txn, keys.workers(queue.id))):
-        tx.txn.delete(key)
+    for key, value in list(keys.walk(tx.txn, keys.workers(queue.id))):
+        worker = WorkerRow.unpack(value)
+        if worker.paused:
+            tx.txn.put(key, WorkerRow(worker.name, paused=True).pack())
+        else:
+            tx.txn.delete(key)
     queue.counts = [0] * len(STATES)
     queue.dropped = 0
     queue.due = rules.NEVER
@@ -130,12 +134,16 @@ def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
     return True
 
 
-def set_paused(tx: Tx, name: str, paused: bool) -> None:
-    tx.queue(tx.queue_id(name)).paused = paused
+def set_paused(tx: Tx, name: str, worker: str | None, paused: bool) -> None:
+    queue = tx.queue_id(name)
+    if worker is None:
+        tx.queue(queue).paused = paused
+    else:
+        row = reads.worker_row(tx.txn, queue, worker)
+        tx.txn.put(keys.worker(queue, worker), row._replace(paused=paused).pack())
 
 
 def heartbeat(tx: Tx, name: str, worker_id: str, leases: int) -> None:
-    key = keys.worker(tx.queue_id(name), worker_id)
-    value = tx.txn.get(key)
-    counted = 0 if value is None else packing.unpack_worker(value)[1]
-    tx.txn.put(key, packing.pack_worker(worker_id, counted + leases, tx.now))
+    queue = tx.queue_id(name)
+    row = reads.worker_row(tx.txn, queue, worker_id)
+    tx.txn.put(keys.worker(queue, worker_id), row._replace(leases=row.leases + leases, last_seen=tx.now).pack())

@@ -24,6 +24,7 @@ from localqueue.stores.lmdb.rows import (
     MessageRow,
     QueueRow,
     RunRow,
+    WorkerRow,
 )
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 
@@ -149,20 +150,31 @@ def stats(txn: Txn, queue_id: int, now: float) -> QueueStats:
     for worker, _ in leased:
         if worker is not None:
             by_worker[worker] = by_worker.get(worker, 0) + 1
-    workers = sorted(rows.unpack_worker(value) for _, value in keys.walk(txn, keys.workers(queue_id)))
+    workers = sorted(WorkerRow.unpack(value) for _, value in keys.walk(txn, keys.workers(queue_id)))
     since = [leased_at for _, leased_at in leased]
     return QueueStats(
         **dict(zip(STATES, kept, strict=True)),
         total=sum(kept),
         by_worker_id=by_worker,
-        leases_by_worker_id={name: leases for name, leases, _ in workers if leases},
-        last_seen_by_worker_id={name: seen for name, _, seen in workers if seen is not None},
+        leases_by_worker_id={worker.name: worker.leases for worker in workers if worker.leases},
+        last_seen_by_worker_id={worker.name: worker.last_seen for worker in workers if worker.last_seen is not None},
         oldest_ready_age_seconds=_oldest_ready_age(txn, queue_id, now) if kept[READY] else None,
         oldest_inflight_age_seconds=max(0.0, now - min(since)) if since else None,
         average_inflight_age_seconds=max(0.0, now - sum(since) / len(since)) if since else None,
         dropped=queue.dropped,
         paused=queue.paused,
+        paused_workers=tuple(worker.name for worker in workers if worker.paused),
     )
+
+
+def worker_row(txn: Txn, queue: int, worker: str) -> WorkerRow:
+    """What the queue knows about a worker, if only its name."""
+    value = txn.get(keys.worker(queue, worker))
+    return WorkerRow(worker) if value is None else WorkerRow.unpack(value)
+
+
+def is_paused(txn: Txn, queue: int, worker: str | None) -> bool:
+    return worker is not None and worker_row(txn, queue, worker).paused
 
 
 def _leased(txn: Txn, queue: int, now: float) -> list[tuple[str | None, float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from localqueue.errors import QueueStoreCorruptError
 from localqueue.stores import rules
@@ -25,7 +26,7 @@ _MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
 _CONTENT = struct.Struct("<BBii")
 _QUEUE = struct.Struct("<BB8qdqq")
 _RUN = struct.Struct("<BQQd")
-_WORKER = struct.Struct("<BQd")
+_WORKER = struct.Struct("<BBQd")
 _RECORD = struct.Struct("<BQdI")
 _SUBSCRIPTION = struct.Struct("<BQ")
 _EXPIRY = struct.Struct("<d")
@@ -230,15 +231,24 @@ class RunRow:
         return RunRow(run, name, total, done, None if cancelled_at != cancelled_at else cancelled_at)
 
 
-def pack_worker(name: str, leases: int, last_seen: float | None) -> bytes:
-    return _WORKER.pack(LAYOUT, leases, _NONE if last_seen is None else last_seen) + keys.encoded(name)
+class WorkerRow(NamedTuple):
+    """What a queue knows about a worker."""
 
+    name: str
+    leases: int = 0
+    last_seen: float | None = None
+    paused: bool = False
 
-def unpack_worker(value: bytes) -> tuple[str, int, float | None]:
-    layout, leases, last_seen = _WORKER.unpack_from(value)
-    require_layout(layout, "worker")
-    name = value[_WORKER.size :].decode("utf-8", "surrogatepass")
-    return name, leases, None if last_seen != last_seen else last_seen
+    def pack(self) -> bytes:
+        last_seen = _NONE if self.last_seen is None else self.last_seen
+        return _WORKER.pack(LAYOUT, self.paused, self.leases, last_seen) + keys.encoded(self.name)
+
+    @staticmethod
+    def unpack(value: bytes) -> WorkerRow:
+        layout, paused, leases, last_seen = _WORKER.unpack_from(value)
+        require_layout(layout, "worker")
+        name = value[_WORKER.size :].decode("utf-8", "surrogatepass")
+        return WorkerRow(name, leases, None if last_seen != last_seen else last_seen, bool(paused))
 
 
 def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:

@@ -271,14 +271,16 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def cancel_run(self, run_id: str) -> int:
         return self._write(lambda tx: operate.cancel_run(tx, run_id))
 
-    def pause(self, queue: str) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, True))
+    def pause(self, queue: str, *, worker: str | None = None) -> None:
+        self._write(lambda tx: operate.set_paused(tx, queue, worker, True))
 
-    def resume(self, queue: str) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, False))
+    def resume(self, queue: str, *, worker: str | None = None) -> None:
+        self._write(lambda tx: operate.set_paused(tx, queue, worker, False))
 
-    def paused(self, queue: str) -> bool:
-        return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
+    def paused(self, queue: str, *, worker: str | None = None) -> bool:
+        if worker is None:
+            return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
+        return self._read_queue(queue, lambda txn, q: reads.is_paused(txn, q, worker), False)
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))
@@ -293,8 +295,8 @@ class LMDBQueueStore(KeepsJournal, Observed):
 
     # wake
 
-    def listen(self, queues: Sequence[str]) -> Waiter:
-        return listen.for_messages(self, queues)
+    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
+        return listen.for_messages(self, queues, worker)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         return listen.for_capacity(self, limits)

@@ -13,7 +13,7 @@ from localqueue.stores.lmdb import keys
 from localqueue.stores.lmdb.driver import Txn
 from localqueue.stores.lmdb.journal import Entry, Switch, append
 from localqueue.stores.lmdb.rows import BLOCKED, CANCELLED, CODE, DEAD, EXPIRED, MessageRow, QueueRow, RunRow
-from localqueue.stores.port import HISTORY_LIMIT, STATES, Transition
+from localqueue.stores.port import HISTORY_LIMIT, STATES, StoredMessage, Transition
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
@@ -103,7 +103,7 @@ class Tx:
                 )
             )  # fmt: skip
 
-    def run(self, run_id: str) -> RunRow:
+    def run(self, run_id: str, *, even_cancelled: bool = False) -> RunRow:
         """The row of a run that still takes messages, made on first use."""
         named = keys.run_id(self.store.namespace_id, run_id)
         value = self.txn.get(named)
@@ -112,7 +112,7 @@ class Tx:
             self.txn.put(named, keys.key_bytes(run.id))
             return run
         run = self.run_row(keys.last_number(value))
-        if run.cancelled_at is not None:
+        if run.cancelled_at is not None and not even_cancelled:
             raise RunCancelled(f"run {run_id!r} was cancelled: it takes no more messages; use another run_id")
         return run
 
@@ -139,7 +139,7 @@ class Tx:
         row.indexed = row.index_entries()
         return row
 
-    def insert(self, row: MessageRow, content: bytes) -> None:
+    def insert(self, row: MessageRow, content: bytes, *, ended_elsewhere: bool = False) -> None:
         if not self.txn.put(keys.message(row.key), row.pack(), overwrite=False):
             raise IdTaken(f"message id {self.store.ids.id_of(row.key)} is in use")
         self.txn.put(keys.content(row.key), content)
@@ -149,8 +149,18 @@ class Tx:
         queue.counts[row.state] += 1
         queue.due_by(row.due_at)
         self.journal("enqueued", row, content=content)
-        if row.state == EXPIRED:
+        if ended_elsewhere:  # nothing happens to it here, but the journal has to know how it is
+            self.journal(ENDINGS[row.state], row, error=row.last_error if row.state == DEAD else None)
+        elif row.state == EXPIRED:
             self.note("expired", row)
+
+    def restore(self, row: MessageRow, past: StoredMessage) -> None:
+        """Give a new message the attempts it had elsewhere."""
+        row.attempts, row.forgiven = past.attempts, past.forgiven
+        row.last_error, row.failed_at = to_json(past.last_error), past.failed_at
+        for attempt in rules.attempts_of(past.history):
+            row.history += 1
+            self._write_attempt(row, attempt)
 
     def save(self, row: MessageRow) -> None:
         """Write a changed message, its place in the indexes and its queue's counts."""
@@ -213,10 +223,13 @@ class Tx:
         row.said = event
         self.note(event, row, error=error)
         row.history += 1
-        attempt = [row.attempts, event, self.now, leased_at, leased_by, None if error is None else json.loads(error)]
-        self.txn.put(keys.attempt(row.key, row.history), json.dumps(attempt, separators=(",", ":")).encode())
+        described = None if error is None else json.loads(error)
+        self._write_attempt(row, rules.Attempt(row.attempts, event, self.now, leased_at, leased_by, described))
         if row.history > HISTORY_LIMIT:
             self.txn.delete(keys.attempt(row.key, row.history - HISTORY_LIMIT))
+
+    def _write_attempt(self, row: MessageRow, attempt: rules.Attempt) -> None:
+        self.txn.put(keys.attempt(row.key, row.history), json.dumps(attempt, separators=(",", ":")).encode())
 
     # ordering keys and dependencies
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from localqueue.errors import IdTaken, QueueFull, SubscriptionsChanged
 from localqueue.events.event import DROPPED
 from localqueue.stores import rules
-from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage, Payload
+from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage, Payload, StoredMessage
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.dependencies import wait_for
 from localqueue.stores.sqlite.due import settle_due, settle_if_outlived
 from localqueue.stores.sqlite.rows import stored_message
-from localqueue.stores.sqlite.tx import BLOCKED, CODE, EXPIRED, READY, Tx
+from localqueue.stores.sqlite.tx import BLOCKED, CODE, EXPIRED, READY, Tx, to_json
 from localqueue.stores.wiring import Wiring
 
 _DUE_A_DROP = 10_000
@@ -33,6 +33,7 @@ def is_plain(message: NewMessage) -> bool:
         and message.ttl is None
         and message.run_id is None
         and not message.after
+        and message.past is None
     )
 
 
@@ -102,6 +103,8 @@ def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | N
 
 
 def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) -> Enqueued:
+    if message.past is not None and message.past.state in rules.ENDED:
+        return Enqueued("stored", STATES[_insert(tx, message, wiring)], tx.now)
     duplicate = _find_duplicate(tx, message, wiring)
     if duplicate is not None:
         return duplicate
@@ -128,22 +131,24 @@ def _enqueue_one(tx: Tx, message: NewMessage, changes: Changes, wiring: Wiring) 
 
 
 def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
-    now = tx.now
+    past = message.past
     key = own_key(tx, message.id)
     queue = tx.queue_id(message.queue)
-    run = None if message.run_id is None else tx.run(message.run_id)
+    created_at, available_at, expires_at, ended_at = rules.arrival(message, tx.now)
+    run = None if message.run_id is None else tx.run(message.run_id, even_cancelled=ended_at is not None)
     waiting_on = wait_for(tx, key, message.after, wiring)
-    available_at = now + message.delay
-    expires_at = None if message.ttl is None else now + message.ttl
     landed = rules.landing(
-        now=now,
+        now=tx.now,
         available_at=available_at,
         expires_at=expires_at,
         waiting_on=waiting_on,
         key_busy=tx.key_busy(queue, message.ordering_key),
     )
+    if past is not None and ended_at is not None:
+        landed = past.state
     due = rules.due_at(landed, available_at=available_at, expires_at=expires_at)
     state = CODE[landed]
+    attempts = 0 if past is None else past.attempts
     try:
         tx.connection.execute(
             sql.INSERT_MESSAGE,
@@ -152,32 +157,56 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
                 "queue": queue,
                 "state": state,
                 "priority": message.priority,
-                "created_at": now,
+                "attempts": attempts,
+                "created_at": created_at,
                 "available_at": available_at,
                 "payload": message.payload,
                 "codec": message.codec,
                 "headers": message.headers,
                 "due_at": due,
-                "ended_at": now if state == EXPIRED else None,
+                "forgiven": 0 if past is None else past.forgiven,
+                "history": 0 if past is None else insert_attempts(tx.connection, key, past),
                 "waiting_on": waiting_on,
                 "run": run,
                 "ordering_key": message.ordering_key,
                 "dedupe_key": message.dedupe_key,
                 "expires_at": expires_at,
+                "last_error": None if past is None else to_json(past.last_error),
+                "failed_at": None if past is None else past.failed_at,
+                "ended_at": tx.now if state == EXPIRED and ended_at is None else ended_at,
             },
         )
     except sqlite3.IntegrityError as error:
         raise IdTaken(f"message id {message.id} is in use") from error
     if state == READY:
-        tx.enter_line(queue, message.priority, available_at, key, 0, expires_at)
+        tx.enter_line(queue, message.priority, available_at, key, attempts, expires_at)
     else:
         tx.count(queue, state, 1)
     tx.due(queue, due)
-    if state == EXPIRED and (born_expired := tx.current(key)) is not None:
+    if state == EXPIRED and ended_at is None and (born_expired := tx.current(key)) is not None:
         tx.note("expired", born_expired)
+    if past is not None:
+        tx.connection.execute(sql.DATE_ENTRIES, (tx.now, key, tx.store.namespace_id))
     if run is not None:
         tx.connection.execute("UPDATE lq_runs SET total = total + 1 WHERE id = ?", (run,))
     return state
+
+
+def insert_attempts(connection: sqlite3.Connection, key: int, past: StoredMessage) -> int:
+    """Write down the attempts a message had elsewhere; how many there were.
+
+    The message comes after them, so that the journal does not take them for new.
+    """
+    attempts = rules.attempts_of(past.history)
+    connection.executemany(
+        "INSERT INTO lq_attempts (message, n, attempt, event, at, leased_at, leased_by, error) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (key, n, one.attempt, one.event, one.at, one.leased_at, one.leased_by, to_json(one.error))
+            for n, one in enumerate(attempts, 1)
+        ],
+    )
+    return len(attempts)
 
 
 def _find_duplicate(tx: Tx, message: NewMessage, wiring: Wiring) -> Enqueued | None:

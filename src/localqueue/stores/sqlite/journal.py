@@ -16,7 +16,7 @@ from localqueue.stores.sqlite.tx import Tx
 
 T = TypeVar("T")
 
-_SEQ_BITS = 48
+SEQ_BITS = 48
 
 
 class KeepsJournal(ReadsQueues):
@@ -33,7 +33,7 @@ class KeepsJournal(ReadsQueues):
                 "INSERT INTO lq_journals (namespace, enabled, last, keep_seconds, keep_events) VALUES (?, 1, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET enabled = 1, keep_seconds = excluded.keep_seconds, "
                 "keep_events = excluded.keep_events",
-                (namespace, namespace << _SEQ_BITS, keep_seconds, keep_events),
+                (namespace, namespace << SEQ_BITS, keep_seconds, keep_events),
             )
             run_script(tx.connection, sql.JOURNAL_ON)
 
@@ -59,9 +59,9 @@ class KeepsJournal(ReadsQueues):
         wanted = None if queue is None else self._find_queue(queue)
         if queue is not None and wanted is None:
             return []
-        base = self.namespace_id << _SEQ_BITS
+        base = self.namespace_id << SEQ_BITS
         most = -1 if limit is None else limit
-        bounds = (base + max(after, 0), base + (1 << _SEQ_BITS), wanted, most)
+        bounds = (base + max(after, 0), base + (1 << SEQ_BITS), wanted, most)
         rows = self._reader.run(lambda c: c.execute(sql.JOURNAL_EVENTS, bounds).fetchall())
         return [
             JournalEvent(
@@ -73,8 +73,8 @@ class KeepsJournal(ReadsQueues):
 
     def prune_events(self, *, older_than: float) -> int:
         def work(tx: Tx) -> int:
-            first = self.namespace_id << _SEQ_BITS
-            end = first + (1 << _SEQ_BITS)
+            first = self.namespace_id << SEQ_BITS
+            end = first + (1 << SEQ_BITS)
             newest = "SELECT max(id) FROM lq_journal WHERE id > ?1 AND id < ?2"
             tx.connection.execute(
                 f"UPDATE lq_journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from localqueue.stores.port import Lease, LeaseRequest, Record, StoredMessage
+from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.due import settle_due
-from localqueue.stores.sqlite.reads import RECORD
 from localqueue.stores.sqlite.rows import claimed_message, stored_message
 from localqueue.stores.sqlite.settle import follow_ack
 from localqueue.stores.sqlite.tx import READY, Tx
@@ -26,10 +26,10 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     """
     queue = tx.queue_id(request.queue)
     tx.flush()
-    until, paused_at = tx.connection.execute(
-        "SELECT until, since FROM lq_line WHERE queue = ? AND part = 0", (queue,)
+    until, paused_at, pauses = tx.connection.execute(
+        "SELECT until, since, most FROM lq_line WHERE queue = ? AND part = 0", (queue,)
     ).fetchone()
-    if paused_at is not None:
+    if paused_at is not None or (pauses is not None and reads.is_paused(tx.connection, queue, request.leased_by)):
         return []
     if until <= tx.now:
         while not settle_due(tx, queue, max_attempts=request.max_attempts, limit=_DUE_A_CLAIM):
@@ -56,7 +56,7 @@ def with_record(
     if message.dedupe_key is None:
         return message
     key = f"{request.queue}:{message.dedupe_key}"
-    row = execute(RECORD, (namespace, request.ledger, key)).fetchone()
+    row = execute(reads.RECORD, (namespace, request.ledger, key)).fetchone()
     return message if row is None else message._replace(record=Record(*row))
 
 

@@ -24,10 +24,10 @@ class ListensToQueues(ReadsQueues):
     _watch: Watch | None
     _clock: Callable[[], float]
 
-    def listen(self, queues: Sequence[str]) -> Waiter:
+    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         def check() -> tuple[bool, float]:
             now, next_due = self._clock(), rules.NEVER
-            for ready, _, due, paused_at in self._look(queues):
+            for ready, _, due, paused_at in self._look(queues, worker):
                 if paused_at is None:
                     if ready or due <= now:
                         return True, 0.0
@@ -68,15 +68,16 @@ class ListensToQueues(ReadsQueues):
                 ends += self._watch.query(sql.ENDS_OF_LINE, (queue,))
         return tuple(ends)
 
-    def _look(self, queues: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Ready and blocked messages, next timer and pause of each queue."""
-        rows = []
+    def _look(self, queues: Sequence[str], worker: str | None) -> list[tuple[Any, ...]]:
+        """Ready and blocked messages, next timer and pause of each queue, or of the worker on it."""
+        rows: list[tuple[Any, ...]] = []
         for name in queues:
             queue = self._find_queue(name)
             if queue is None:
                 continue
             if self._watch is None:
-                rows += self._reader.run(lambda c, q=queue: c.execute(sql.LOOK, (q,)).fetchall())  # type: ignore[misc]
+                found = self._reader.one(sql.LOOK, (queue, worker))
+                rows += [] if found is None else [found]
             else:
-                rows += self._watch.query(sql.LOOK, (queue,))
+                rows += self._watch.query(sql.LOOK, (queue, worker))
         return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from localqueue.errors import QueueStoreCorruptError
@@ -13,6 +14,11 @@ from localqueue.stores.sqlite.connection import translated
 
 def backup(source: sqlite3.Connection, path: str) -> None:
     """Copy the database page by page, verify the copy, then publish it under its name in one step."""
+    publish(path, source.backup)
+
+
+def publish(path: str, fill: Callable[[sqlite3.Connection], object]) -> None:
+    """Make a new file at `path` that appears whole, checked and on disk, or not at all."""
     target = Path(path)
     if target.exists():
         raise FileExistsError(f"backup target {path!r} exists; choose a new name, a backup never overwrites")
@@ -22,7 +28,7 @@ def backup(source: sqlite3.Connection, path: str) -> None:
         with translated(str(unfinished)):
             copy = sqlite3.connect(unfinished, isolation_level=None)
             try:
-                source.backup(copy)
+                fill(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")
                 report = check(copy)
             finally:

@@ -76,7 +76,8 @@ def prune(tx: Tx, name: str, state: str, older_than: float) -> int:
 def purge(tx: Tx, name: str) -> int:
     queue = tx.queue_id(name)
     removed = _remove(tx, "queue = ?", (queue,), PURGED)
-    tx.connection.execute("DELETE FROM lq_workers WHERE queue = ?", (queue,))
+    tx.connection.execute("DELETE FROM lq_workers WHERE queue = ? AND paused_at IS NULL", (queue,))
+    tx.connection.execute("UPDATE lq_workers SET leases = 0, last_seen = NULL WHERE queue = ?", (queue,))
     tx.connection.execute("DELETE FROM lq_line WHERE queue = ? AND part IN (1, 2)", (queue,))
     tx.connection.execute(
         "UPDATE lq_line SET until = 9e999, count = (SELECT count FROM lq_line WHERE queue = ?1 AND part = 3) "
@@ -168,10 +169,18 @@ def set_subscription(tx: Tx, topic: str, subscriber: str, wanted: bool) -> bool:
     return bool(changed)
 
 
-def set_paused(tx: Tx, name: str, paused: bool) -> None:
+def set_paused(tx: Tx, name: str, worker: str | None, paused: bool) -> None:
+    queue, at = tx.queue_id(name), tx.now if paused else None
+    if worker is None:
+        tx.connection.execute("UPDATE lq_line SET since = ? WHERE queue = ? AND part = 0", (at, queue))
+        return
     tx.connection.execute(
-        "UPDATE lq_line SET since = ? WHERE queue = ? AND part = 0", (tx.now if paused else None, tx.queue_id(name))
+        "INSERT INTO lq_workers (queue, worker, paused_at) VALUES (?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET paused_at = excluded.paused_at",
+        (queue, worker, at),
     )
+    # Tells claims to look at the worker, and those who wait in other processes that something changed.
+    tx.connection.execute("UPDATE lq_line SET most = coalesce(most, 0) + 1 WHERE queue = ? AND part = 0", (queue,))
 
 
 def heartbeat(tx: Tx, name: str, worker_id: str, leases: int) -> None:

@@ -136,8 +136,8 @@ class ReadsQueues:
     def subscriptions(self, topic: str) -> Subscriptions:
         return self._read(topic, reads.subscriptions, Subscriptions(0, ()))
 
-    def paused(self, queue: str) -> bool:
-        return self._read(queue, reads.is_paused, False)
+    def paused(self, queue: str, *, worker: str | None = None) -> bool:
+        return self._read(queue, lambda c, q: reads.is_paused(c, q, worker), False)
 
     def check(self) -> CheckReport:
         return self._reader.run(maintain.check)

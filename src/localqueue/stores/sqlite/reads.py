@@ -56,7 +56,7 @@ def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
         (queue, now),
     ).fetchall()
     workers = connection.execute(
-        "SELECT worker, leases, last_seen FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
+        "SELECT worker, leases, last_seen, paused_at FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
     ).fetchall()
     leased = sum(row[1] for row in inflight)
     return QueueStats(
@@ -77,6 +77,7 @@ def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
         average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
         dropped=dropped,
         paused=paused_at is not None,
+        paused_workers=tuple(row[0] for row in workers if row[3] is not None),
     )
 
 
@@ -201,9 +202,14 @@ def subscriptions(connection: sqlite3.Connection, queue: int) -> Subscriptions:
     return Subscriptions(version, tuple(row[0] for row in rows))
 
 
-def is_paused(connection: sqlite3.Connection, queue: int) -> bool:
-    (since,) = connection.execute("SELECT since FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
-    return since is not None
+def is_paused(connection: sqlite3.Connection, queue: int, worker: str | None = None) -> bool:
+    """Whether the queue was paused, or with `worker` whether that one was."""
+    if worker is None:
+        row = connection.execute("SELECT since FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
+    else:
+        find = "SELECT paused_at FROM lq_workers WHERE queue = ? AND worker = ?"
+        row = connection.execute(find, (queue, worker)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def next_expiry(connection: sqlite3.Connection, queue: int, now: float) -> float:

@@ -200,7 +200,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         queue, _, timeout, leased_by, max_attempts, *_ = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
-        if row is None or (row in self._drained and not self._look_again(row)):
+        if row is None or (row in self._drained and not self._look_again(row, leased_by)):
             return []
         self._drained.discard(row)
         if leasing.is_plain(request) and request.ledger is None:
@@ -214,7 +214,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
                 message = claimed_message(self.ids, queue, key, token, found, now, until, leased_by) if found else None
                 message = message or self.get(queue, self.ids.id_of(key))
                 return [message] if message is not None else self.lease(request)  # an operator removed it at once
-            if not self._look_again(row):
+            if not self._look_again(row, leased_by):
                 self._drained.add(row)
                 return []
         while True:
@@ -222,9 +222,9 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
             if messages is not None:
                 return messages
 
-    def _look_again(self, queue: int) -> bool:
+    def _look_again(self, queue: int, worker: str | None) -> bool:
         """Whether an unsuccessful claim was only held up: by a timer, or by a message that can expire."""
-        found = self._reader.one(sql.LOOK, (queue,))
+        found = self._reader.one(sql.LOOK, (queue, worker))
         assert found is not None
         ready, _, until, paused_at = found
         return paused_at is None and (ready > 0 or until <= self._clock())
@@ -280,11 +280,11 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     def cancel_run(self, run_id: str) -> int:
         return self._write(lambda tx: operate.cancel_run(tx, run_id))
 
-    def pause(self, queue: str) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, True))
+    def pause(self, queue: str, *, worker: str | None = None) -> None:
+        self._write(lambda tx: operate.set_paused(tx, queue, worker, True))
 
-    def resume(self, queue: str) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, False))
+    def resume(self, queue: str, *, worker: str | None = None) -> None:
+        self._write(lambda tx: operate.set_paused(tx, queue, worker, False))
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))

@@ -277,13 +277,13 @@ class Tx:
         )
         self.move(message, CODE[landed], available_at=available_at, expires_at=expires_at)
 
-    def run(self, run_id: str) -> int:
+    def run(self, run_id: str, *, even_cancelled: bool = False) -> int:
         """The row of a run that still takes messages, made on first use."""
         row = self.connection.execute(
             "INSERT INTO lq_runs (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name "
             "RETURNING id, cancelled_at",
             (self.store.namespace_id, run_id),
         ).fetchall()[0]
-        if row[1] is not None:
+        if row[1] is not None and not even_cancelled:
             raise RunCancelled(f"run {run_id!r} was cancelled: it takes no more messages; use another run_id")
         return int(row[0])

@@ -1,4 +1,6 @@
-INSERT INTO lq_messages (key, queue, state, priority, created_at, available_at, payload, codec, headers, due_at, ended_at,
-                      waiting_on, run, ordering_key, dedupe_key, expires_at)
-VALUES (:key, :queue, :state, :priority, :created_at, :available_at, :payload, :codec, :headers, :due_at, :ended_at,
-        :waiting_on, :run, :ordering_key, :dedupe_key, :expires_at)
+INSERT INTO lq_messages (key, queue, state, priority, attempts, created_at, available_at, payload, codec, headers, due_at,
+                         forgiven, history, waiting_on, run, ordering_key, dedupe_key, expires_at, last_error, failed_at,
+                         ended_at)
+VALUES (:key, :queue, :state, :priority, :attempts, :created_at, :available_at, :payload, :codec, :headers, :due_at,
+        :forgiven, :history, :waiting_on, :run, :ordering_key, :dedupe_key, :expires_at, :last_error, :failed_at,
+        :ended_at)

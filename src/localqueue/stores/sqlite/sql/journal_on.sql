@@ -4,8 +4,10 @@
 CREATE TRIGGER IF NOT EXISTS lq_journal_put AFTER INSERT ON lq_messages BEGIN
   INSERT INTO lq_journal (id, queue, type, at, key, payload, codec)
   SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec FROM lq_next_entry WHERE queue = NEW.queue;
-  INSERT INTO lq_journal (id, queue, type, at, key, attempt)
-  SELECT id, queue, 7, NEW.ended_at, NEW.key, 0 FROM lq_next_entry WHERE queue = NEW.queue AND NEW.state = 6;
+  INSERT INTO lq_journal (id, queue, type, at, key, attempt, error)
+  SELECT id, queue, CASE NEW.state WHEN 5 THEN 6 WHEN 6 THEN 7 ELSE 9 END, NEW.ended_at, NEW.key, NEW.attempts,
+         CASE NEW.state WHEN 5 THEN NEW.last_error END
+    FROM lq_next_entry WHERE queue = NEW.queue AND NEW.state >= 5;
 END;
 
 CREATE TRIGGER IF NOT EXISTS lq_journal_claimed AFTER UPDATE OF part ON lq_line WHEN NEW.part = 1 BEGIN

@@ -56,7 +56,7 @@ CREATE INDEX lq_messages_run ON lq_messages (run) WHERE run IS NOT NULL;
 
 -- The line of each queue, in the order of its parts:
 --   0  the head row: count = messages that left the ready part, until = lower bound of the next timer,
---      since = when the queue was paused
+--      since = when the queue was paused, most = how often a worker of it was paused or resumed (NULL: never)
 --   1  a leased message: count = its token, until and since = end and start of the lease, by = the worker,
 --      most = how many attempts it may have
 --   2  a ready message: rank = minus its priority, position = when it became available, count = its attempts,
@@ -143,6 +143,7 @@ CREATE TABLE lq_workers (
   worker    TEXT NOT NULL,
   leases    INTEGER NOT NULL DEFAULT 0,
   last_seen REAL,
+  paused_at REAL,                       -- when an operator told it to take no more from this queue
   PRIMARY KEY (queue, worker)
 ) WITHOUT ROWID;
 

@@ -1,0 +1,125 @@
+"""The `pymongo` package, or how to install it, and its errors turned into ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from localqueue.errors import (
+    PayloadError,
+    QueueStoreClosedError,
+    QueueStoreError,
+    QueueStoreFullError,
+    QueueStoreLockedError,
+    QueueStoreReadOnlyError,
+    QueueStoreUnavailableError,
+)
+
+try:
+    import pymongo
+    from bson.errors import BSONError
+    from pymongo import errors
+except ImportError as missing:
+    raise ImportError(
+        'MongoDB support requires the optional dependency; install with `pip install "localqueue[mongodb]"`'
+    ) from missing
+
+DUPLICATE = 11000
+REJECTED = 121  # by the validator that guards journalled namespaces, see journal.py
+BARRED = 14  # by the barrier of a paused queue, see gate.py
+
+_UNAUTHORIZED = (13, 18)
+_READ_ONLY = (20, 10107, 13435)
+_FULL = (14031, 1300, 12501)
+_TRANSACTION_TOO_LARGE = (388, 290)
+_TOO_LARGE = (10334, 17280, 17419, 17420)
+_TIMED_OUT = (50, 202, 262)
+_CONFLICTS = (112, 24, 246, 251, 225)
+_AWAY = (6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436)
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown: no password, and nothing of the options that could be one."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    shown = f"{quote(unquote(name))}@{hosts}" if at else hosts
+    return f"{parts.scheme}://{shown}{parts.path}"
+
+
+def code_of(error: BaseException) -> int | None:
+    """The server's code of an error, also where the driver wraps it in the report of a bulk write."""
+    details = getattr(error, "details", None)
+    refused = details.get("writeErrors") if isinstance(details, dict) else None
+    return refused[0].get("code") if refused else getattr(error, "code", None)
+
+
+def index_of(error: BaseException) -> dict[str, Any]:
+    """The fields of the index in which a duplicate was found."""
+    details = getattr(error, "details", None)
+    if not isinstance(details, dict):
+        return {}
+    refused = details.get("writeErrors")
+    found: dict[str, Any] = (refused[0] if refused else details).get("keyPattern") or {}
+    return found
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether a transaction failed because of another one, so that nothing of it was applied."""
+    return code_of(error) in _CONFLICTS
+
+
+def translate(error: Exception, url: str) -> Exception:
+    """A driver's error as one of ours that says the way out."""
+    where = f"MongoDB queue store at {url}"
+    code = code_of(error)
+    if isinstance(error, errors.DocumentTooLarge) or code in _TOO_LARGE or "BSONObjectTooLarge" in str(error):
+        return PayloadError(f"a message is larger than the 16 MB that MongoDB stores in one document ({error})")
+    if isinstance(error, BSONError):
+        return PayloadError(f"MongoDB can not store this value: {error}")
+    if isinstance(error, errors.InvalidOperation) and "close" in str(error):
+        return QueueStoreClosedError(f"the store at {url} is closed", path=url)
+    if code in _UNAUTHORIZED:
+        return QueueStoreError(f"{where}: the user may not do this; grant it readWrite and dbAdmin ({error})", path=url)
+    if code in _TRANSACTION_TOO_LARGE:
+        return QueueStoreFullError(
+            f"{where}: a commit this large does not fit into the server's cache; nothing was changed, split it, or "
+            f"give mongod more with --wiredTigerCacheSizeGB ({error})",
+            path=url,
+        )
+    if code in _FULL or "No space left" in str(error):
+        return QueueStoreFullError(f"{where} is full: nothing was changed; free some space ({error})", path=url)
+    if code in _CONFLICTS:
+        return QueueStoreLockedError(f"{where}: other transactions were in the way for too long ({error})", path=url)
+    if isinstance(error, errors.ConnectionFailure) or code in _AWAY or code in _TIMED_OUT:
+        return QueueStoreUnavailableError(f"{where} does not answer: {error}", path=url)
+    if code in _READ_ONLY:
+        return QueueStoreReadOnlyError(f"{where} is read-only: name the primary in the url ({error})", path=url)
+    if getattr(error, "timeout", False) is True:
+        return QueueStoreUnavailableError(f"{where} does not answer in time: {error}", path=url)
+    return QueueStoreError(f"{where}: {error}", path=url)
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (errors.PyMongoError, BSONError) as error:
+        raise translate(error, url) from error
+
+
+@contextmanager
+def deadline(at: float) -> Iterator[None]:
+    """Bound the calls inside by a moment of the monotonic clock."""
+    with pymongo.timeout(max(0.001, at - time.monotonic())):
+        yield
+
+
+def locked(url: str) -> QueueStoreLockedError:
+    return QueueStoreLockedError(
+        f"MongoDB queue store at {url}: other transactions were in the way until the timeout; nothing was changed",
+        path=url,
+    )

@@ -1,0 +1,124 @@
+"""What stands between a claim and the next ready message: a pause, and timers that have passed.
+
+A pause is a document among the messages, in front of the first ready one: the *barrier*. A claim takes the first
+document it finds and counts its attempt, and the attempts of a barrier can not be counted, so the server refuses the
+claim. There is no moment between looking and claiming, and an everyday claim pays nothing for it. A barrier also lists
+the workers that are paused while others are served; claims of the others pass it.
+
+Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for
+a short while, and whatever it adds itself is known at once. So a message that another process delayed by less than that
+can be overtaken by ready ones for that long. A claim that finds nothing always looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bson.int64 import Int64
+
+from localqueue.stores import rules
+from localqueue.stores.mongodb.rows import LIVE, READY
+from localqueue.stores.mongodb.schema import CLAIM
+
+if TYPE_CHECKING:
+    from localqueue.stores.mongodb.server import Server
+
+_LOOK_AGAIN = 0.05
+
+
+class Looks:
+    """When the timers of each queue have to be looked at again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[float, float]] = {}  # when it was looked, and when to look again
+
+    def wanted(self, queue: int, now: float) -> bool:
+        known = self._known.get(queue)
+        return known is None or not known[0] <= now < known[1]
+
+    def looked(self, queue: int, now: float, next_due: float) -> None:
+        with self._lock:
+            self._known[queue] = (now, min(next_due, now + _LOOK_AGAIN))
+
+    def timer(self, queue: int, at: float | None) -> None:
+        """This process has set a timer."""
+        if at is not None:
+            with self._lock:
+                known = self._known.get(queue)
+                if known is not None and at < known[1]:
+                    self._known[queue] = (known[0], at)
+
+    def forget(self, queue: int) -> None:
+        with self._lock:
+            self._known.pop(queue, None)
+
+
+def next_due(server: Server, queue: int, session: Any = None) -> float:
+    """When the next timer of a queue passes."""
+    found = server.messages.find(
+        {"q": queue, "s": {"$in": LIVE}, "due": {"$exists": True}}, {"due": 1, "_id": 0}, session=session
+    )
+    for document in found.sort([("due", 1), ("_id", 1)]).limit(1):
+        return float(document["due"])
+    return rules.NEVER
+
+
+class Found(NamedTuple):
+    """What a look at a queue shows: whether a message is ready, whether that is barred, and the next timer."""
+
+    ready: bool
+    paused: bool
+    due: float
+
+
+def look(server: Server, queue: int, worker: str | None) -> Found:
+    """Ready messages and timers in one round trip."""
+    timers = [
+        {"$match": {"q": queue, "s": {"$in": LIVE}, "due": {"$exists": True}}},
+        {"$sort": {"due": 1, "_id": 1}},
+        {"$limit": 1},
+        {"$project": {"due": 1}},
+    ]
+    first = [
+        {"$match": {"q": queue, "s": READY, "$nor": [_others(queue, worker)]}},
+        {"$sort": {"p": -1, "at": 1, "_id": 1}},
+        {"$limit": 1},
+        {"$project": {"_id": 1}},
+    ]
+    both = [*first, {"$unionWith": {"coll": "lq_messages", "pipeline": timers}}]
+    found = list(server.messages.aggregate(both, hint=CLAIM))
+    keys = [one["_id"] for one in found if "due" not in one]
+    due = min((one["due"] for one in found if "due" in one), default=rules.NEVER)
+    return Found(any(key > 0 for key in keys), any(key < 0 for key in keys), due)
+
+
+def _others(queue: int, worker: str | None) -> dict[str, Any]:
+    """A barrier that is for other workers only."""
+    return {"_id": -queue, "all": False, "off.w": {"$ne": worker}}
+
+
+def for_claims(queue: int, worker: str | None, now: float) -> dict[str, Any]:
+    """Which documents a claim of this worker considers; what has outlived its time is left for the timers."""
+    return {
+        "q": queue,
+        "s": READY,
+        "due": {"$not": {"$lte": now}},
+        "$nor": [_others(queue, worker)],
+    }
+
+
+def write_barrier(server: Server, queue: int, session: Any) -> None:
+    """Put up, change or take away the barrier, after what is paused was changed in the same transaction."""
+    found = server.queues.find_one({"_id": queue}, {"paused_at": 1, "off": 1}, session=session) or {}
+    off = found.get("off") or []
+    paused = found.get("paused_at") is not None
+    if not paused and not off:
+        server.messages.delete_one({"_id": -queue}, session=session)
+        return
+    barrier = {
+        "n": 0, "q": queue, "s": READY, "p": Int64((1 << 63) - 1), "at": float("-inf"), "a": None, "all": paused,
+        "off": [{"w": one["w"]} for one in off],
+    }  # fmt: skip
+    server.messages.replace_one({"_id": -queue}, barrier, upsert=True, session=session)

@@ -1,0 +1,137 @@
+"""Collections and indexes, made once for each database; namespaces and queues get their numbers here.
+
+    lq_schema         _id "version": version; _id "numbers of ...": the last number given out
+    lq_namespaces     _id number, name, secret
+    lq_queues         _id number, n namespace, name, paused_at, off (paused workers), dropped, version and subscribers
+    lq_messages       see rows.py; _id is the key, or minus a queue's number for the barrier of a pause (gate.py)
+    lq_edges          u upstream, d dependent
+    lq_removed        _id key, why
+    lq_runs           n namespace, name, total, cancelled_at
+    lq_done           n namespace, name, part, done: the acked messages of a run, in parts that do not get in each
+                      other's way
+    lq_workers        q queue, w name, leases, last_seen
+    lq_records        n namespace, k kind, key, v value, version, at
+    lq_journals       _id namespace, enabled, last, keep_seconds, keep_events
+    lq_journal        _id namespace and number of the entry
+    lq_locks          _id a number: what transactions write that must exclude each other (tx.py)
+    lq_wakes          _id "said": what is told to listeners beside the changes of messages (said.py)
+
+Everything is created before the first use, because a transaction can not create a collection that another one creates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bson.int64 import Int64
+from pymongo import ReturnDocument
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+
+from localqueue.errors import QueueStoreError, QueueStoreVersionError
+from localqueue.ids import new_secret
+from localqueue.stores.mongodb import said
+
+VERSION = 1
+
+COLLECTIONS = (
+    "lq_namespaces", "lq_queues", "lq_messages", "lq_edges", "lq_removed", "lq_runs", "lq_done", "lq_workers",
+    "lq_records", "lq_journals", "lq_journal", "lq_locks", "lq_wakes",
+)  # fmt: skip
+
+#: Name, fields and condition of each index of the messages. Only `claim`, `due` and `all` are touched by everyday work.
+CLAIM, DUE, STATE, ALL = "claim", "due", "state", "all"
+_MESSAGE_INDEXES: tuple[tuple[str, list[tuple[str, int]], dict[str, Any], bool], ...] = (
+    (CLAIM, [("q", 1), ("s", 1), ("p", -1), ("at", 1), ("_id", 1)], {"s": 0}, False),
+    (DUE, [("q", 1), ("s", 1), ("due", 1), ("_id", 1)], {"due": {"$exists": True}}, False),
+    (STATE, [("q", 1), ("s", 1), ("e", 1), ("_id", 1)], {"s": {"$gt": 2}}, False),
+    (ALL, [("q", 1), ("_id", 1)], {}, False),
+    ("dedupe", [("q", 1), ("u", 1)], {"u": {"$exists": True}}, True),
+    ("ordering", [("q", 1), ("ok", 1), ("s", 1), ("_id", 1)], {"ok": {"$exists": True}}, False),
+    ("run", [("n", 1), ("r", 1), ("_id", 1)], {"r": {"$exists": True}}, False),
+)
+_OTHER_INDEXES: tuple[tuple[str, list[tuple[str, int]], bool], ...] = (
+    ("lq_namespaces", [("name", 1)], True),
+    ("lq_queues", [("n", 1), ("name", 1)], True),
+    ("lq_edges", [("u", 1), ("d", 1)], True),
+    ("lq_edges", [("d", 1)], False),
+    ("lq_runs", [("n", 1), ("name", 1)], True),
+    ("lq_done", [("n", 1), ("name", 1), ("part", 1)], True),
+    ("lq_workers", [("q", 1), ("w", 1)], True),
+    ("lq_records", [("n", 1), ("k", 1), ("key", 1)], True),
+)
+
+
+def require_transactions(client: Any, url: str) -> None:
+    """Refuse a server that has neither transactions nor change streams."""
+    hello = client.admin.command("hello")
+    if "setName" not in hello and hello.get("msg") != "isdbgrid":
+        raise QueueStoreError(
+            f"the MongoDB server at {url} stands alone, and transactions need a replica set: one of a single server "
+            'will do. Start mongod with --replSet rs0, run rs.initiate() in mongosh once, and add "?replicaSet=rs0" '
+            "to the url",
+            path=url,
+        )
+
+
+def prepare(database: Any, url: str) -> None:
+    """Make sure the database has the current schema; several processes may do so at once."""
+    found = database.lq_schema.find_one({"_id": "version"})
+    version = 0 if found is None else int(found["version"])
+    if version > VERSION:
+        raise QueueStoreVersionError(
+            f"unsupported MongoDB queue schema version: {version}; expected at most {VERSION}: the database at {url} "
+            "was written by a newer localqueue, upgrade this one",
+            path=url,
+        )
+    if version == VERSION:
+        return
+    existing = set(database.list_collection_names())
+    for name in COLLECTIONS:
+        if name not in existing:
+            _create(database, name)
+    for name, fields, condition, unique in _MESSAGE_INDEXES:
+        partial = {"partialFilterExpression": condition} if condition else {}
+        database.lq_messages.create_index(fields, name=name, unique=unique, **partial)
+    for collection, fields, unique in _OTHER_INDEXES:
+        database[collection].create_index(fields, unique=unique)
+    database.lq_wakes.update_one(said.SAID, {"$setOnInsert": {"k": None}}, upsert=True)
+    database.lq_schema.update_one({"_id": "version"}, {"$max": {"version": VERSION}}, upsert=True)
+
+
+def _create(database: Any, name: str) -> None:
+    try:
+        database.create_collection(name)
+    except CollectionInvalid:
+        pass  # another process was quicker
+    except OperationFailure as error:
+        if error.code != 48:
+            raise
+
+
+def namespace(database: Any, name: str) -> tuple[int, int]:
+    """Number and secret of a namespace, made on first use."""
+    found = database.lq_namespaces.find_one({"name": name})
+    if found is None:
+        found = _insert_numbered(database, "lq_namespaces", {"name": name}, {"secret": Int64(new_secret())})
+    return int(found["_id"]), int(found["secret"])
+
+
+def queue(database: Any, namespace_id: int, name: str) -> int:
+    """The number of a queue, made on first use."""
+    found = database.lq_queues.find_one({"n": namespace_id, "name": name}, {"_id": 1})
+    if found is None:
+        found = _insert_numbered(database, "lq_queues", {"n": namespace_id, "name": name}, {})
+    return int(found["_id"])
+
+
+def _insert_numbered(database: Any, collection: str, named: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    counter = database.lq_schema.find_one_and_update(
+        {"_id": f"numbers of {collection}"}, {"$inc": {"last": 1}}, upsert=True, return_document=ReturnDocument.AFTER
+    )
+    document = {"_id": counter["last"], **named, **more}
+    try:
+        database[collection].insert_one(document)
+    except DuplicateKeyError:  # another process was quicker
+        found: dict[str, Any] = database[collection].find_one(named)
+        return found
+    return document

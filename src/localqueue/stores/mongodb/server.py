@@ -1,0 +1,141 @@
+"""One client for each server and database that this process uses, shared by all stores on it.
+
+A client brings its own pool of connections and the threads that watch the server, so there is one for each address.
+It is replaced in a forked child, where the inherited one is neither used nor closed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pymongo
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from localqueue.errors import QueueStoreClosedError
+from localqueue.stores.mongodb import driver, schema
+from localqueue.stores.mongodb.clock import ServerClock
+from localqueue.stores.mongodb.gate import Looks
+
+DEFAULT_DATABASE = "localqueue"
+
+_servers: dict[tuple[str, float], Server] = {}
+_lock = threading.RLock()
+_abandoned: list[object] = []  # clients of the parent, which a child must not even close
+
+
+class Server:
+    """A client, the collections of one database, the server's clock and what is known of the queues' timers."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self.address = url
+        self.url = driver.without_password(url)
+        self.timeout = timeout
+        self.users = 0
+        self.open()
+
+    def open(self) -> None:
+        self.pid = os.getpid()
+        try:
+            with driver.translated(self.url):
+                self.client: Any = pymongo.MongoClient(
+                    self.address,
+                    serverSelectionTimeoutMS=int(self.timeout * 1000),
+                    connectTimeoutMS=max(1000, int(self.timeout * 1000)),
+                    retryWrites=True,
+                    retryReads=True,
+                    tz_aware=False,
+                    appname="localqueue",
+                )
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"can not open {self.url}: {error}") from error
+        name = unquote(urlsplit(self.address).path.lstrip("/")) or DEFAULT_DATABASE
+        self.safe = WriteConcern(w="majority", j=True)
+        self.soon = WriteConcern(w=1, j=False)
+        self.database: Any = self.client.get_database(
+            name, write_concern=self.safe, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
+        )
+        self.snapshot = ReadConcern("snapshot")
+        self.messages: Any = self.database.lq_messages
+        self.queues: Any = self.database.lq_queues
+        self.clock = ServerClock(self._ask)
+        self.looks = Looks()
+
+    def _ask(self) -> float:
+        with self.call():
+            return float(self.client.admin.command("hello")["localTime"].replace(tzinfo=UTC).timestamp())
+
+    def prepare(self) -> None:
+        with self.call():
+            schema.require_transactions(self.client, self.url)
+            schema.prepare(self.database, self.url)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """For what goes to the server: it ends within the timeout, and its errors are ours."""
+        with driver.translated(self.url), pymongo.timeout(self.timeout):
+            yield
+
+    def deadline(self) -> Any:
+        """The same for a caller who tells errors apart himself."""
+        return pymongo.timeout(self.timeout)
+
+    def in_snapshot(self, collection: Any) -> Any:
+        """The collection, read at one moment however long that takes."""
+        return collection.with_options(read_concern=self.snapshot)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def acquire(url: str, timeout: float) -> Server:
+    """The server at an address; each `acquire` wants a `release`."""
+    with _lock:
+        server = _servers.get((url, timeout))
+        if server is None:
+            server = Server(url, timeout)
+            try:
+                server.prepare()
+            except BaseException:
+                server.close()
+                raise
+            _servers[url, timeout] = server
+        server.users += 1
+        return server
+
+
+def release(server: Server) -> None:
+    with _lock:
+        server.users -= 1
+        if server.users == 0:
+            _servers.pop((server.address, server.timeout), None)
+            server.close()
+
+
+# fork: nobody opens or closes a client meanwhile; the child opens its own
+
+
+def hold() -> None:
+    _lock.acquire()
+
+
+def go_on() -> None:
+    _lock.release()
+
+
+def renew_in_child(server: Server) -> None:
+    """Once for each client, however many stores share it."""
+    if server.pid != os.getpid():
+        _abandoned.append(server.client)
+        server.open()
+
+
+def closed(url: str) -> QueueStoreClosedError:
+    return QueueStoreClosedError(f"the store at {url} is closed", path=url)

@@ -1,0 +1,11 @@
+DROP TRIGGER IF EXISTS lq_journal_put ON localqueue.lq_messages;
+DROP TRIGGER IF EXISTS lq_journal_changed ON localqueue.lq_messages;
+DROP TRIGGER IF EXISTS lq_journal_gone ON localqueue.lq_messages;
+DROP TRIGGER IF EXISTS lq_journal_attempt ON localqueue.lq_attempts;
+DROP TRIGGER lq_journal_numbers ON localqueue.lq_journal_new;
+DROP FUNCTION localqueue.lq_journal_attempt;
+DROP FUNCTION localqueue.lq_journal_gone;
+DROP FUNCTION localqueue.lq_journal_changed;
+DROP FUNCTION localqueue.lq_journal_put;
+DROP FUNCTION localqueue.lq_journal_mark;
+DROP FUNCTION localqueue.lq_journal_commit;

@@ -1,0 +1,3 @@
+SELECT kind, key, value, version, updated_at FROM localqueue.lq_records
+ WHERE namespace = $1::int AND sha256(kind) = sha256($2::bytea)
+   AND substring(key FROM 1 FOR 200) = substring($3::bytea FROM 1 FOR 200) AND sha256(key) = sha256($3::bytea)

@@ -1,0 +1,135 @@
+-- The everyday calls, with as few commands as they can do with.
+
+-- Arguments: time, queue, message, rest of the body, minus the priority.
+local function put(keys, args)
+  local root, queue, key = keys[1], args[2], args[3]
+  local meta = call('HMGET', root, 'version', 'secret', 'journal')
+  local unfit = L.unfit(meta, args)
+  if unfit then
+    return {'!', 'Version', unfit}
+  end
+  local now = tonumber(args[1]) or L.clock()
+  local body = queue .. struct.pack('>d', now) .. args[4]
+  if call('HSETNX', root .. ':m', key, body) == 0 then
+    return {'!', 'IdTaken', key}
+  end
+  local q = root .. ':' .. queue .. ':'
+  call('ZADD', q .. 'r', args[5], L.place(now) .. key)
+  call('ZADD', q .. 'a', 0, key)
+  if meta[3] == '1' then
+    local tx = {root = root, now = now, journal = {}}
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
+    L.write_journal(tx)
+  end
+  if call('ZCARD', q .. 'r') == 1 then  -- whoever waits has seen the line empty
+    call('PUBLISH', root, queue)
+  end
+  return L.text(now)
+end
+
+-- Arguments: time, flags, queue, all messages in one text, rest of each body.
+function L.put_many(tx, queue, keys, args, from)
+  local count, head, place = #keys / 8, queue .. struct.pack('>d', tx.now), L.place(tx.now)
+  local names, bodies, line, all = {}, {}, {}, {}
+  for n = 1, count do
+    local key = string.sub(keys, n * 8 - 7, n * 8)
+    local body = head .. args[from + n]
+    names[n] = key
+    bodies[n * 2 - 1], bodies[n * 2] = key, body
+    line[n * 2 - 1], line[n * 2] = 0, place .. key
+    all[n * 2 - 1], all[n * 2] = 0, key
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
+  end
+  for _, taken in ipairs(L.fetch(tx.m, names)) do
+    if taken then
+      L.refuse('IdTaken', '')
+    end
+  end
+  local q = L.at(tx, queue)
+  L.many('HSET', tx.m, bodies)
+  L.many('ZADD', q .. 'r', line)
+  L.many('ZADD', q .. 'a', all)
+  L.came(tx, queue)
+end
+
+local function put_batch(keys, args)
+  return L.writing(function(tx)
+    L.put_many(tx, args[3], args[4], args, 4)
+    return true
+  end)(keys, args)
+end
+
+-- Arguments: time, queue, message, token.
+local function ack(keys, args)
+  local root, queue, key = keys[1], args[2], args[3]
+  local meta = call('HMGET', root, 'version', 'secret', 'journal')
+  local unfit = L.unfit(meta, args)
+  if unfit then
+    return {'!', 'Version', unfit}
+  end
+  local packed = call('HGET', root .. ':l', key)
+  if not packed or string.sub(packed, 1, QUEUE) ~= queue
+    or struct.unpack('>I4', packed, QUEUE + 1) ~= tonumber(args[4]) then
+    return 0
+  end
+  if meta[3] == '1' or call('HEXISTS', root .. ':x', key) == 1 then
+    local tx = L.open(keys, args)
+    local _, good = L.check_acks(tx, {queue}, {key}, {tonumber(args[4])}, false)
+    L.ack_all(tx, good)
+    L.finish(tx)
+    return 1
+  end
+  local q = root .. ':' .. queue .. ':'
+  call('HDEL', root .. ':m', key)
+  call('HDEL', root .. ':l', key)
+  call('ZREM', q .. 'i', key)
+  call('ZREM', q .. 'a', key)
+  return 1
+end
+
+-- A worker's step: acks with tokens, records, and the next lease. Everything that could be refused is looked at first.
+local function step(tx, read)
+  local strict, count = read.text() == '1', read.number()
+  local queues, keys, tokens = {}, {}, {}
+  for n = 1, count do
+    queues[n], keys[n], tokens[n] = read.text(), read.text(), read.number()
+  end
+  local writes = L.read_records(read)
+  local settled, good = L.check_acks(tx, queues, keys, tokens, strict)
+  L.check_records(tx, writes)
+  L.ack_all(tx, good)
+  L.write_records(tx, writes)
+  local request = read.text() == '1' and L.read_lease(read)
+  return {settled, request and (L.lease(tx, request, true)) or {}}
+end
+
+local function lease(tx, read)
+  local reply, again = L.lease(tx, L.read_lease(read), false)
+  return {reply, again and 1 or 0}
+end
+
+-- Any commit, in the order of the port. Only what comes before the lease can be refused.
+local function commit(tx, read)
+  local strict = read.text() == '1'
+  local enqueued = L.enqueue(tx, read)
+  L.add_edges(tx, read)
+  local settled = L.settle(tx, read, strict)
+  local writes = L.read_records(read)
+  L.check_records(tx, writes)
+  L.write_records(tx, writes)
+  tx.undo = nil  -- nothing can be refused any more
+  local request = read.text() == '1' and L.read_lease(read)
+  return {enqueued, settled, request and (L.lease(tx, request, true)) or {}}
+end
+
+-- Opens a namespace, making it on first use. Arguments: its name, a secret for a new one.
+local function namespace(keys, args)
+  if call('EXISTS', keys[1]) == 0 then
+    call('HSET', keys[1], 'version', VERSION, 'name', args[1], 'secret', args[2])
+  end
+  return call('HMGET', keys[1], 'version', 'name', 'secret')
+end
+
+local function opened(keys)
+  return call('HMGET', keys[1], 'version', 'name', 'secret')
+end

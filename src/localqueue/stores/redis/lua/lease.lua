@@ -1,0 +1,109 @@
+-- Claiming and renewing.
+
+local DUE_A_CLAIM = 500
+
+function L.read_lease(read)
+  return {
+    queue = read.text(), limit = read.number(), timeout = read.number(), by = read.optional(), most = read.number(),
+    consume = read.text() == '1', counted = read.text() == '1', ledger = read.optional(),
+  }
+end
+
+function L.is_paused(tx, queue, worker)
+  local paused = call('HMGET', L.at(tx, queue) .. 'q', 'paused', 'paused:' .. (worker or ''))
+  return paused[1] or (worker and paused[2])
+end
+
+-- Claims from the front of the line, after settling the timers that have passed. The second result is true when so
+-- many were due that it is not known yet what may be claimed: then the call is to be made again. With `whole` it goes
+-- on until it knows.
+function L.lease(tx, request, whole)
+  local queue, reply = request.queue, {}
+  local q = L.at(tx, queue)
+  if L.is_paused(tx, queue, request.by) then
+    return reply, false
+  end
+  while true do
+    local all, rest_are_leases = L.settle_due(tx, queue, request.most, DUE_A_CLAIM)
+    if all then
+      break
+    end
+    if not whole then
+      if rest_are_leases and call('ZCARD', q .. 'r') > 0 then
+        break
+      end
+      return reply, true
+    end
+  end
+  local popped = request.limit > 0 and call('ZPOPMIN', q .. 'r', request.limit) or {}
+  if #popped == 0 then
+    return reply, false
+  end
+  local keys = {}
+  for n = 1, #popped, 2 do
+    keys[#keys + 1] = string.sub(popped[n], 9)
+  end
+  L.claim(tx, q, request, keys, reply)
+  L.left(tx, queue)
+  if request.by and request.counted then
+    call('HINCRBY', q .. 'w', 'n' .. request.by, #keys)
+  end
+  return reply, false
+end
+
+function L.claim(tx, q, request, keys, reply)
+  local till, queue = tx.now + request.timeout, request.queue
+  local bodies, extras = L.fetch(tx.m, keys), L.extras(tx, keys)
+  local first = L.pack_lease(queue, 1, till, tx.now, request.most, request.by)
+  local leases, ends, score = {}, {}, L.text(till)
+  for n, key in ipairs(keys) do
+    local packed, token, record = extras[n] or false, 1, false
+    local lease = first
+    if packed then
+      local x = cmsgpack.unpack(packed)
+      token = (x.at or 0) + 1
+      lease = L.pack_lease(queue, token, till, tx.now, request.most, request.by)
+      if x.ex then  -- whether it has expired is decided when the lease ends
+        call('ZREM', q .. 't', key)
+      end
+      if x.rid then
+        L.of_run(tx, x.rid)
+      end
+      if request.ledger and x.dk then
+        record = call('HGET', tx.root .. ':rec', request.ledger .. x.dk)
+      end
+    end
+    leases[n * 2 - 1], leases[n * 2] = key, lease
+    ends[n * 2 - 1], ends[n * 2] = score, key
+    local at = n * 4
+    reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = key, bodies[n], packed, record
+    if tx.journal then
+      L.enter(tx, 'leased', queue, key, token, request.by)
+    end
+  end
+  L.many('HSET', tx.l, leases)
+  L.many('ZADD', q .. 'i', ends)
+  if request.consume then
+    for n, key in ipairs(keys) do
+      L.ack(tx, L.message(key, bodies[n], extras[n], leases[n * 2]))
+    end
+  end
+end
+
+function L.renew(tx, read)
+  local till, renewed = tx.now + read.number(), {}
+  for n = 1, read.number() do
+    local queue, key, token = read.text(), read.text(), read.number()
+    local packed = call('HGET', tx.l, key)
+    local l = packed and L.lease_of(packed)
+    if l and l.queue == queue and l.token == token then
+      call('HSET', tx.l, key, L.pack_lease(queue, token, till, l.since, l.most, l.by))
+      call('ZADD', L.at(tx, queue) .. 'i', till, key)
+      L.enter(tx, 'renewed', queue, key, token, l.by)
+      renewed[n] = '1'
+    else
+      renewed[n] = '0'
+    end
+  end
+  return {table.concat(renewed), L.text(till)}
+end

@@ -1,0 +1,65 @@
+-- Delayed messages that became available, leases and lives that ran out. Nothing runs in the background: the first
+-- claim (or bounded put) after a timer passed settles it, a bounded number at a time.
+
+local EXHAUSTED = '{"type":"AttemptsExhausted","module":"localqueue","message":"delivered %d times without an ack; '
+  .. 'after the last delivery %s"}'
+
+function L.exhausted(used, last)
+  return string.format(EXHAUSTED, used, last)
+end
+
+function L.is_due(tx, msg)
+  local due = msg.lease and msg.lease.till or L.due_at(msg.state, msg.available, msg.x.ex)
+  return due ~= nil and due <= tx.now
+end
+
+function L.fall(tx, key, max_attempts)
+  local msg = L.current(tx, key)
+  if not msg or not L.is_due(tx, msg) then  -- an earlier one of this pass has moved it
+    return
+  end
+  local expires = msg.x.ex
+  local outlived = expires ~= nil and expires <= tx.now
+  if not msg.lease then
+    if outlived then
+      L.remember(tx, msg, 'expired')
+      L.move(tx, msg, 'expired', msg.available, expires)
+    else
+      L.move(tx, msg, msg.state == 'delayed' and 'ready' or msg.state, msg.available, expires)
+    end
+    return
+  end
+  local used, most, till = msg.attempts - (msg.x.fo or 0), msg.lease.most or max_attempts, msg.lease.till
+  if most and used >= most then
+    local err = L.exhausted(used, 'its lease expired')
+    L.remember(tx, msg, 'lease_expired', err)
+    L.move(tx, msg, 'dead', till, expires, err)
+    return
+  end
+  L.remember(tx, msg, 'lease_expired')
+  L.move(tx, msg, outlived and 'expired' or 'ready', till, expires)
+end
+
+-- Moves up to `limit` due messages of each kind on. Whether none is left, and whether all that are left are leases.
+function L.settle_due(tx, queue, max_attempts, limit)
+  local q = L.at(tx, queue)
+  local leases = call('ZRANGEBYSCORE', q .. 'i', '-inf', tx.now, 'LIMIT', 0, limit)
+  for n = 1, #leases do
+    L.fall(tx, leases[n], max_attempts)
+  end
+  local due = call('ZRANGEBYSCORE', q .. 't', '-inf', tx.now, 'LIMIT', 0, limit)
+  for n = 1, #due do
+    L.fall(tx, due[n], max_attempts)
+  end
+  return #leases < limit and #due < limit, #due < limit
+end
+
+-- Whether the time to live of a message that nobody is working on is over; then it has left delivery.
+function L.settle_if_outlived(tx, msg)
+  local expires = msg.x.ex
+  if not expires or expires > tx.now or not L.is_due(tx, msg) then
+    return false
+  end
+  L.fall(tx, msg.key, nil)
+  return true
+end

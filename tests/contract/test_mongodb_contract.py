@@ -1,0 +1,58 @@
+"""MongoDB keeps the contract of every store, and does what the reference model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.port import QueueStore
+from localqueue.stores.sqlite import SQLiteQueueStore
+from localqueue.testing import SharedStoreContract, StoreHarness
+from localqueue.testing.machine import store_machine
+from tests.servers import MongoDB, shared
+
+
+def open_at(location: str) -> QueueStore:
+    """For another process: the address and the namespace."""
+    url, _, namespace = location.partition("#")
+    return MongoDBQueueStore(url, namespace=namespace)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _connected() -> Iterator[None]:
+    """Stores of one process share their connections; one that stays open keeps them for the next test."""
+    server: MongoDB = shared(MongoDB)
+    with MongoDBQueueStore(server.url, namespace=uuid4().hex):
+        yield
+
+
+class TestMongoDB(SharedStoreContract):
+    @pytest.fixture
+    def harness(self, mongodb: MongoDB, request: pytest.FixtureRequest) -> StoreHarness:
+        """Each test has namespaces of its own; one that asks for the name has a database of its own."""
+        url, prefix = mongodb.url, f"{uuid4().hex}-"
+        if any(name in request.node.name for name in ("knows_its_namespace", "says_where_it_is")):
+            url, prefix = url.replace("/?", f"/{uuid4().hex}?"), ""
+
+        def open_store(namespace: str = "default", **options: Any) -> QueueStore:
+            return MongoDBQueueStore(url, namespace=prefix + namespace, **options)
+
+        return StoreHarness(
+            open=open_store,
+            open_copy=partial(SQLiteQueueStore, namespace=f"{prefix}default"),
+            opener="tests.contract.test_mongodb_contract:open_at",
+            location=f"{url}#{prefix}default",
+        )
+
+
+def _new_place() -> Callable[..., QueueStore]:
+    server: MongoDB = shared(MongoDB)
+    return partial(MongoDBQueueStore, server.url, namespace=uuid4().hex)
+
+
+TestMachine = pytest.mark.server(pytest.mark.slow(store_machine(_new_place, reopenable=True)))

@@ -1,0 +1,151 @@
+"""Workers of each kind on one store, and a restart of its server in the middle of their work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from localqueue import PersistentQueue, current_job
+from localqueue.testing.steps import PATIENCE
+from localqueue.workers import AsyncWorker, Settled, Worker
+from tests.unit.worker_steps import Running, eventually
+
+MESSAGES, BEFORE = 60, 15
+_OFTEN = 4  # so many times in vain, and the pauses between two tries of a worker have become long
+
+_OPTIONS: dict[str, Any] = {"max_tries": 50}
+
+
+class Crew:
+    """A worker, its queue, and what it did. Handlers that start after some messages wait for the outage."""
+
+    def __init__(self, name: str, store: Any, outage: threading.Event) -> None:
+        self.name = name
+        self.queue: PersistentQueue[int] = PersistentQueue(name, store=store, lease_timeout=2.0)
+        self.after: PersistentQueue[int] = PersistentQueue(f"after-{name}", store=store)
+        self.queue.put_many(range(MESSAGES))
+        self.log: list[tuple[str, int, float]] = []
+        self._outage = outage
+        self._lock = threading.Lock()
+
+    def handle(self, value: int) -> None:
+        self.handle_plainly(value)
+        current_job().put(value, to=self.after)
+
+    def handle_plainly(self, value: int) -> None:
+        self._note("run", value)
+        if value >= BEFORE:
+            assert self._outage.wait(PATIENCE)
+
+    async def handle_on_the_loop(self, value: int) -> None:
+        self._note("run", value)
+        if value >= BEFORE:
+            assert await asyncio.to_thread(self._outage.wait, PATIENCE)
+        current_job().put(value, to=self.after)
+
+    def settled(self, settled: Settled) -> None:
+        self._note(settled.state, settled.message.value)
+
+    def _note(self, what: str, value: int) -> None:
+        with self._lock:
+            self.log.append((what, value, time.monotonic()))
+
+    def is_held_up(self) -> bool:
+        return any(what == "run" and value >= BEFORE for what, value, _ in list(self.log))
+
+    def first_ack_since(self, moment: float) -> float:
+        """Seconds until a settle was confirmed."""
+        return next((at - moment for what, _, at in list(self.log) if what == "acked" and at >= moment), float("inf"))
+
+    def assert_settled_once(self) -> None:
+        stats = self.queue.stats()
+        assert (stats.total, stats.dead) == (0, 0)
+        assert {value for what, value, _ in self.log if what == "run"} == set(range(MESSAGES))
+        confirmed: Counter[int] = Counter()
+        for what, value, _ in self.log:
+            assert not (what == "run" and confirmed[value]), f"{value} ran again after its ack was confirmed"
+            confirmed[value] += what == "acked"
+        assert max(confirmed.values()) == 1, "an ack was confirmed twice"
+        if self.name != "grouped":
+            assert sorted(message.value for message in self.after.messages()) == list(range(MESSAGES))
+
+
+@contextmanager
+def at_work(store: Any, outage: threading.Event) -> Iterator[list[Crew]]:
+    """A worker with threads, one that prefetches and acks in groups, and one on an asyncio loop."""
+    threads, grouped, loop = crews = [Crew(name, store, outage) for name in ("threads", "grouped", "loop")]
+    with ExitStack() as stack:
+        plain = Worker(threads.queue, threads.handle, concurrency=3, on_settled=threads.settled, **_OPTIONS)
+        batching = Worker(grouped.queue, grouped.handle_plainly, prefetch=8, on_settled=grouped.settled, **_OPTIONS)
+        stack.enter_context(Running(plain))
+        stack.enter_context(Running(batching))
+        stack.enter_context(_on_a_loop(loop))
+        yield crews
+
+
+@contextmanager
+def _on_a_loop(crew: Crew) -> Iterator[None]:
+    workers: list[Any] = []
+    made = threading.Event()
+
+    async def main() -> None:
+        worker = AsyncWorker(crew.queue, crew.handle_on_the_loop, concurrency=3, on_settled=crew.settled, **_OPTIONS)
+        workers.extend((asyncio.get_running_loop(), worker))
+        made.set()
+        await worker.run()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert made.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        loop, worker = workers
+        loop.call_soon_threadsafe(worker.stop)
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "the worker does not stop"
+
+
+class _Complaints(logging.Handler):
+    """Counts what workers say about a store that does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_queue: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "does not answer" in record.getMessage() and isinstance(record.args, tuple):
+            self.by_queue[str(record.args[0])] += 1
+
+    def __enter__(self) -> _Complaints:
+        logging.getLogger("localqueue.workers").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("localqueue.workers").removeHandler(self)
+
+
+def restart(server: Any, store: Any, how: str) -> dict[str, float]:
+    """End the server in the middle of the work ("kill" or "shut_down"), and start it again when that was noticed.
+
+    Returns, for each kind of worker, the seconds from the server being back to the next confirmed settle.
+    """
+    outage = threading.Event()
+    with _Complaints() as complaints, at_work(store, outage) as crews:
+        eventually(lambda: all(crew.is_held_up() for crew in crews))
+        getattr(server, how)()
+        outage.set()
+        eventually(lambda: all(complaints.by_queue[crew.name] >= _OFTEN for crew in crews))
+        server.start()
+        back = time.monotonic()
+        eventually(lambda: all(crew.first_ack_since(back) < float("inf") for crew in crews))
+        eventually(lambda: all(crew.queue.stats().total == 0 for crew in crews))
+    for crew in crews:
+        crew.assert_settled_once()
+    return {crew.name: crew.first_ack_since(back) for crew in crews}

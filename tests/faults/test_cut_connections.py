@@ -1,0 +1,77 @@
+"""A connection that breaks at any round trip leaves each call wholly done or wholly undone, and the store goes on.
+
+Every kind of write transaction is run through a proxy that cuts the connection at the first round trip of it, at the
+second, and so on to the last.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from localqueue.errors import QueueStoreUnavailableError
+from tests.crash.scenarios import SCENARIOS
+from tests.faults.cutting import rehearse, run, vanish
+from tests.faults.proxy import Proxy
+from tests.faults.stores import SERVERS, shared
+
+pytestmark = pytest.mark.slow
+
+#: Scenarios with a bit of everything, for what takes time.
+FEW = ("put_one", "ack_with_puts_and_a_record", "lease_a_batch", "cancel_a_run")
+
+
+def cut_at_every_point(kind: str, name: str, *, journal: bool = False, for_good: bool = False) -> None:
+    server = shared(SERVERS[kind])
+    with Proxy(server.port) as proxy:
+        rehearsal = rehearse(server, proxy, name, journal=journal)
+        cuts = 0
+        for nth, where in rehearsal.points():
+            try:
+                outcome = run(server, proxy, rehearsal, lambda it: it.cut(nth, where, for_good=for_good))  # noqa: B023
+            except Exception as error:
+                raise AssertionError(f"cut {where} round trip {nth} of {rehearsal.round_trips}") from error
+            cuts += proxy.has_cut
+            if for_good and proxy.has_cut:
+                assert isinstance(outcome.failure, QueueStoreUnavailableError), f"cut {where} round trip {nth}"
+        assert cuts >= len(rehearsal.round_trips), "each call must have been cut"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_cut_at_any_round_trip_leaves_each_call_wholly_done_or_undone(kind: str, name: str) -> None:
+    cut_at_every_point(kind, name)
+
+
+@pytest.mark.parametrize("name", ["ack_with_puts_and_a_record", "settling_of_passed_timers"])
+@pytest.mark.parametrize("kind", SERVERS)
+def test_the_journal_is_written_with_the_change_or_not_at_all(kind: str, name: str) -> None:
+    cut_at_every_point(kind, name, journal=True)
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_is_gone_from_any_round_trip_on_fails_the_call_and_the_store_goes_on_when_it_is_back(
+    kind: str, name: str
+) -> None:
+    cut_at_every_point(kind, name, for_good=True)
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_network_that_swallows_everything_does_not_hang_a_call(kind: str, name: str) -> None:
+    server = shared(SERVERS[kind])
+    with Proxy(server.port) as proxy:
+        rehearsal = rehearse(server, proxy, name)
+        outcome = run(server, proxy, rehearsal, Proxy.silence)
+        assert isinstance(outcome.failure, QueueStoreUnavailableError)
+
+
+@pytest.mark.parametrize("name", ["ack_with_puts_and_a_record", "cancel_a_run"])
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_host_that_vanishes_in_the_middle_of_a_transaction_does_not_hold_up_the_others(kind: str, name: str) -> None:
+    """The server still believes it to be there: what it locked must not stay locked until the server finds out."""
+    server = shared(SERVERS[kind])
+    with Proxy(server.port) as proxy:
+        total = sum(rehearse(server, proxy, name).round_trips)
+        for nth in sorted({1, 2, total // 2, total - 1, total} - {0}):
+            vanish(server, proxy, name, nth)

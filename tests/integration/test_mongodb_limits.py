@@ -1,0 +1,99 @@
+"""Large batches are whole or nothing, and what MongoDB can not hold is refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from localqueue.errors import PayloadError, QueueStoreFullError
+from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.port import Changes, LeaseRequest, NewMessage, RecordWrite, Settle
+from tests.servers import MongoDB
+
+
+@pytest.fixture
+def store(mongodb: MongoDB) -> Iterator[MongoDBQueueStore]:
+    with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
+        yield store
+
+
+@pytest.mark.slow
+def test_a_batch_of_twenty_thousand_is_one_commit_and_is_purged_in_pieces(store: MongoDBQueueStore) -> None:
+    ids, _ = store.put_batch("jobs", [str(n) for n in range(20_000)], None)
+    assert store.qsize("jobs") == len(ids) == 20_000
+    first = store.lease(LeaseRequest("jobs", 3))
+    assert [message.payload for message in first] == ["0", "1", "2"]
+    assert store.purge("jobs") == 20_000
+    assert store.scan("jobs") == []
+
+
+@pytest.mark.slow
+def test_a_batch_beyond_what_the_server_can_commit_at_once_stores_nothing(store: MongoDBQueueStore) -> None:
+    with pytest.raises(QueueStoreFullError, match="split it"):  # the server of the tests has a cache of 256 MB
+        store.put_batch("jobs", ["x"] * 120_000, None)
+    assert store.qsize("jobs") == 0
+
+
+@pytest.mark.slow
+def test_thousands_of_dead_letters_return_in_order_and_a_run_of_thousands_is_cancelled(
+    store: MongoDBQueueStore,
+) -> None:
+    keys = [f"d{n}" for n in range(6_000)]
+    ids = store.mint(len(keys))
+    new = [NewMessage(i, "jobs", k, dedupe_key=k, run_id="r") for i, k in zip(ids, keys, strict=True)]
+    for start in range(0, len(new), 2_000):
+        store.commit(Changes(enqueue=new[start : start + 2_000]))
+        settles = [Settle("jobs", i, "dead-letter") for i in ids[start : start + 2_000]]
+        store.commit(Changes(settle=settles))
+    holder = NewMessage(store.mint()[0], "jobs", "holder", dedupe_key="d1")
+    store.commit(Changes(enqueue=[holder]))
+    assert store.requeue("jobs") == 5_999
+    assert [message.id for message in store.scan("jobs", state="dead")] == [ids[1]]
+    assert store.cancel_run("r") == 5_999
+    assert store.prune("jobs", state="cancelled", older_than=0, dry_run=True) == 5_999
+    assert store.prune("jobs", state="cancelled", older_than=0) == 5_999
+    assert store.qsize("jobs") == 1
+    assert store.check().ok
+
+
+def test_a_batch_with_one_message_too_large_stores_nothing(store: MongoDBQueueStore) -> None:
+    with pytest.raises(PayloadError, match="16 MB"):
+        store.put_batch("jobs", ["small", "x" * 17_000_000, "small"], None)
+    assert store.scan("jobs") == []
+
+
+def test_a_message_too_large_is_refused_by_every_way_in(store: MongoDBQueueStore) -> None:
+    large = b"x" * 17_000_000
+    with pytest.raises(PayloadError, match="16 MB"):
+        store.put_one("jobs", large, None)
+    with pytest.raises(PayloadError, match="16 MB"):
+        store.commit(Changes(enqueue=[NewMessage(store.mint()[0], "jobs", large)]))
+    with pytest.raises(PayloadError, match="16 MB"):
+        store.commit(Changes(enqueue=[NewMessage(store.mint()[0], "jobs", large, ordering_key="k")]))
+    with pytest.raises(PayloadError, match="16 MB"):
+        store.commit(Changes(records=[RecordWrite("result", "a", large)]))
+    assert store.scan("jobs") == []
+    assert store.check().ok
+
+
+@pytest.mark.parametrize("name", ["$where", "a.b", "$gt", "{$ne: 1}", "\x00", "_id", "x" * 10_000, "🦄"])
+def test_a_name_is_never_a_path_or_an_operator(store: MongoDBQueueStore, name: str) -> None:
+    store.put_one("jobs", "mine", None)
+    store.put_one(name, "theirs", None)
+    store.pause(name, worker=name)
+    assert store.lease(LeaseRequest(name, leased_by=name)) == []
+    assert store.paused(name, worker=name)
+    assert not store.paused(name, worker="w")
+    message = store.lease(LeaseRequest(name, leased_by="w"))[0]
+    assert (message.queue, message.payload) == (name, "theirs")
+    store.resume(name, worker=name)
+    assert store.subscribe(name, name)
+    assert not store.subscribe(name, name)
+    store.heartbeat(name, name)
+    assert list(store.stats(name).last_seen_by_worker_id) == [name]
+    store.commit(Changes(records=[RecordWrite(name, name, b"1", 0)]))
+    assert [record.key for record in store.records(name)] == [name]
+    assert sorted(store.queues()) == sorted(["jobs", name])
+    assert store.check().ok
