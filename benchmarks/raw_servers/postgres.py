@@ -83,9 +83,9 @@ class Adapter:
                 connection.execute("LISTEN raw")
                 listening.set()
                 while not self.stopping.is_set():
-                    for key, attempts, payload in connection.execute(LEASE, (1,)).fetchall():
-                        handler(json.loads(payload))
-                        connection.execute(ACK, (key, attempts))
+                    while (row := connection.execute(LEASE, (1,)).fetchone()) is not None:
+                        handler(json.loads(row[2]))
+                        connection.execute(ACK, row[:2])
                     if select.select([connection.pgconn.socket], [], [], 0.2)[0]:
                         connection.pgconn.consume_input()
                     while connection.pgconn.notifies() is not None:

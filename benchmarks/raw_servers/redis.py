@@ -88,9 +88,9 @@ class Adapter:
 
         def loop() -> None:
             while not self.stopping.is_set():
-                for handle in self.lease_many(1):
-                    handler(handle[1])
-                    self.ack(handle)
+                while handles := self.lease_many(1):
+                    handler(handles[0][1])
+                    self.ack(handles[0])
                 subscriber.get_message(timeout=0.2)
             subscriber.close()
 

@@ -1,6 +1,6 @@
 """The functions of our own Redis store, called by hand through redis-py.
 
-The same library, keys and arguments as a put, a lease and an ack of a plain message, and as a worker's step. The
+The same library and arguments as a put, a lease and an ack of a plain message, and as a worker's step. The
 distance to `redis.py` is the price of what the functions do, the distance to `ours.py` the price of our Python, which
 speaks to the server without redis-py in between and so may be less than nothing.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import redis
 
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.library import FULL_NAMES
-from localqueue.stores.redis.names import digest, keys, root
+from localqueue.stores.redis.names import digest
 from localqueue.stores.redis.values import tail
 
 QUEUE = "bench"
@@ -30,12 +31,15 @@ class Adapter:
         self.store.put_one(QUEUE, "{}", None)
         self.store.purge(QUEUE)
         self.client = redis.Redis.from_url(url)
-        self.keys = keys(root("default"), cluster=False)
+        self.store._link.call = self._send
         self.queue = digest(QUEUE)
         self.acked: list[Handle] = []
 
+    def _send(self, name: str, parts: Sequence[bytes], *, again: bool = False) -> Any:
+        return self.client.execute_command("FCALL", FULL_NAMES[name], *parts)
+
     def _call(self, name: str, *arguments: bytes) -> Any:
-        return self.client.execute_command("FCALL", FULL_NAMES[name], *self.keys, NOW, *arguments)
+        return self.store._raw(name, NOW, *arguments)
 
     def put(self, item: dict[str, Any]) -> None:
         self._call("put", self.queue, time.time_ns().to_bytes(8), tail(json.dumps(item), None), b"0")

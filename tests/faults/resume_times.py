@@ -19,7 +19,8 @@ def main(runs: int) -> None:
             server = own_server(kind)
             seen: list[dict[str, float]] = []
             for _ in range(runs):
-                with on_server(server).open(timeout=1.0) as store:
+                place = on_server(server)
+                with place.open(), place.open(timeout=1.0) as store:
                     seen.append(restart(server, store, how))
             for name in seen[0]:
                 values = [one[name] for one in seen]

@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 @pytest.mark.parametrize("kind", SERVERS)
 def test_workers_go_on_after_a_restart_and_settle_every_message_once(kind: str, how: str) -> None:
     server = own_server(kind)
-    with on_server(server).open(timeout=1.0) as store:
+    place = on_server(server)
+    with place.open() as witness, place.open(timeout=1.0) as store:
         seconds = restart(server, store, how)
         print(f"{kind}, {how}: {', '.join(f'{name} {value:.2f} s' for name, value in seconds.items())}")
-        assert store.check().problems == ()
+        assert witness.check().problems == ()

@@ -139,22 +139,6 @@ def test_a_consumer_that_waits_over_a_restart_is_woken_by_a_put_after_it(server:
         threads.join()
 
 
-def test_one_connection_listens_for_all_stores_of_a_process(server: Redis, client: redis.Redis) -> None:
-    stores = [RedisQueueStore(server.url, namespace=f"n{n % 3}") for n in range(6)]
-    waiters = [store.listen(["a", "b"]) for store in stores]
-    assert len(client.client_list(_type="pubsub")) == 1
-    for waiter in waiters:
-        waiter.close()
-    for store in stores:
-        store.close()
-
-
-def test_a_store_that_never_waits_has_no_listener(store: RedisQueueStore, client: redis.Redis) -> None:
-    store.put_one("jobs", "x", None)
-    assert ack(store, take(store))
-    assert client.client_list(_type="pubsub") == []
-
-
 def test_a_full_server_stores_nothing_of_a_commit_and_can_be_drained(
     store: RedisQueueStore, client: redis.Redis
 ) -> None:
@@ -219,19 +203,3 @@ def test_many_processes_may_load_the_library_at_once(store: RedisQueueStore, cli
     threads.join()
     assert len(client.function_list()) == 1
     assert len(store.queues()) == 8
-
-
-def test_a_put_wakes_only_when_the_line_was_empty(store: RedisQueueStore, client: redis.Redis) -> None:
-    """One word on the first message is enough: whoever waits has seen none."""
-    with client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.psubscribe("lq:*")
-        assert heard.get_message(timeout=PATIENCE) is None
-        for _ in range(5):
-            store.put_one("jobs", "x", None)
-        client.publish("lq:end", "")
-        said = []
-        while not said or said[-1]["channel"] != b"lq:end":
-            message = heard.get_message(timeout=PATIENCE)
-            if message is not None:
-                said.append(message)
-        assert len(said) == 2

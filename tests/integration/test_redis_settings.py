@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,9 @@ from localqueue.errors import (
     QueueStoreVersionError,
 )
 from localqueue.stores.redis import RedisQueueStore
+from localqueue.stores.redis.link import Link
 from localqueue.stores.redis.names import root
+from localqueue.stores.redis.opening import check_server
 from tests.servers import Redis, free_port
 
 pytestmark = pytest.mark.server
@@ -195,6 +197,17 @@ def test_databases_are_apart(redis_server: Redis) -> None:
         zero.put_one("jobs", "x", None)
         assert (zero.qsize("jobs"), one.qsize("jobs")) == (1, 0)
         assert one.queues() == []
+
+
+def test_a_server_without_functions_is_refused() -> None:
+    class OldServer:
+        shown = "redis://old"
+
+        def command(self, *parts: bytes) -> bytes:
+            return b"# Server\r\nredis_version:6.2.14\r\n"
+
+    with pytest.raises(QueueStoreError, match=r"6\.2\.14; 7\.0 or newer is needed"):
+        check_server(cast(Link, OldServer()), durability="process", volatile=True)
 
 
 @pytest.mark.parametrize("url", ["http://localhost/", "redis://localhost:port/0"])

@@ -95,7 +95,7 @@ def test_a_server_is_looked_for_on_this_machine_at_its_standard_port(backend: st
     [
         ({"db_backend": "oracle"}, "sqlite, lmdb, memory, pg, redis, mongodb"),
         ({"db_backend": "pg", "url": "redis://user:secret@host"}, "'redis'.*'pg'"),
-        ({"url": "nosuch://user:secret@host"}, "nosuch://"),
+        ({"url": "nosuch://user:secret@host"}, "nosuch"),
         ({"url": "jobs.db"}, "sqlite:///file.db"),
         ({"namespace": ""}, "namespace"),
     ],

@@ -179,3 +179,17 @@ class Listener(ABC):
     def _stir(self, channels: Iterable[str]) -> None:
         for channel in channels:
             self._tell(channel, None)
+
+
+_of_the_parent: list[Listener] = []  # kept, because to let go of a connection could mean to say goodbye on it
+
+
+def _in_child() -> None:
+    """A fork copies neither the threads nor the right to their connections; the lock may have been held."""
+    Listener._sharing = threading.Lock()
+    _of_the_parent.extend(Listener._shared.values())
+    Listener._shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -51,7 +51,7 @@ def backend_of(url: str) -> str:
         raise TypeError(f"the address of a store is a text such as sqlite:///jobs.db, not {url!r}")
     scheme = url.partition(":")[0].lower()
     if scheme not in _BACKEND_OF or "://" not in url:
-        shown = f"{scheme}://..." if "://" in url else "it"  # what follows may hold a password
+        shown = f"{scheme[:20]}..." if "@" in url or "=" in url else repr(url)  # there may be a password in it
         raise ValueError(f"can not open {shown}: the address of a store is {_FORMS}")
     return _BACKEND_OF[scheme]
 

@@ -64,6 +64,7 @@ for _name in (
         "records",
         "reopening",
         "replay",
+        "restoring",
         "runs",
     ),
     *("settling", "stats", "steps", "threads", "timers", "wake"),

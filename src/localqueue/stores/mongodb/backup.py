@@ -15,7 +15,6 @@ from localqueue.stores.archive import (
     ArchivedRun,
     ArchivedWorker,
 )
-from localqueue.stores.mongodb import driver
 from localqueue.stores.mongodb.journal import entries_of
 from localqueue.stores.mongodb.records import as_record
 from localqueue.stores.mongodb.rows import stored_message
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 def backup(store: MongoDBQueueStore, path: str) -> None:
     from localqueue.stores.sqlite.archive import write_archive
 
-    with driver.translated(store.url), store.server.client.start_session(snapshot=True) as session:
+    with store.server.long_read(), store.server.client.start_session(snapshot=True) as session:
         write_archive(path, _Reading(store, session).archive())
 
 

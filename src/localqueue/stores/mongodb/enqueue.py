@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bson.int64 import Int64
@@ -36,12 +36,21 @@ def enqueue(tx: Tx, changes: Changes, wiring: Wiring) -> list[Enqueued]:
         if tx.queue(number).get("version", 0) != version:
             raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
     messages = changes.enqueue
+    _look_ahead(tx, messages)
     queues_told: set[int] = set()
     done = {
         message.id: _enqueue_one(tx, message, changes.limits, wiring, queues_told)
         for message in wiring.in_order(messages)
     }
     return [done[message.id] for message in messages]
+
+
+def _look_ahead(tx: Tx, messages: Sequence[NewMessage]) -> None:
+    """Ask for all keys at once that will be asked for one by one."""
+    for name in dict.fromkeys(message.queue for message in messages):
+        mine = [message for message in messages if message.queue == name]
+        tx.look_up_holders(tx.queue_id(name), [one.dedupe_key for one in mine if one.dedupe_key is not None])
+        tx.look_up_heads(tx.queue_id(name), [one.ordering_key for one in mine if one.ordering_key is not None])
 
 
 def _enqueue_one(tx: Tx, message: NewMessage, limits: Mapping[str, Limit], wiring: Wiring, told: set[int]) -> Enqueued:
@@ -122,10 +131,9 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring, told: set[int]) -> int:
 def _find_duplicate(tx: Tx, message: NewMessage, wiring: Wiring) -> Enqueued | None:
     if message.dedupe_key is None:
         return None
-    found = tx.find({"q": tx.queue_id(message.queue), "u": message.dedupe_key}, (), 1)
-    if not found:
+    row = tx.holder(tx.queue_id(message.queue), message.dedupe_key)
+    if row is None:
         return None
-    row = found[0]
     if is_due(tx, row) and row.expires_at is not None and row.expires_at <= tx.now and row.state != INFLIGHT:
         fall(tx, row, max_attempts=None)  # its life is over, nobody has looked since
         if row.state >= DEAD:

@@ -44,8 +44,7 @@ def is_simple(changes: Changes) -> bool:
         return False
     message = changes.enqueue[0]
     needs = message.ordering_key, message.run_id, message.past
-    limited = message.queue in changes.limits and changes.limits[message.queue].maxsize > 0
-    return needs == (None, None, None) and not message.after and not limited
+    return needs == (None, None, None) and not message.after and message.queue not in changes.limits
 
 
 def is_acks(changes: Changes) -> bool:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bson.int64 import Int64
 from pymongo import ReturnDocument
 
+from localqueue.errors import QueueStoreError
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
 from localqueue.stores import rules
 from localqueue.stores.mongodb.rows import INFLIGHT
@@ -105,7 +107,8 @@ def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:
     """Change the switch, then have the server guard exactly the namespaces that keep a journal."""
     journals = server.database.lq_journals
     with server.call():
-        journals.update_one({"_id": namespace}, {"$set": settings, "$inc": {"last": Int64(0)}}, upsert=True)
+        change = {"$set": settings, "$inc": {"last": Int64(0)}}
+        before = journals.find_one_and_update({"_id": namespace}, change, upsert=True)
 
     def guard(session: Any) -> None:
         # One at a time, or a slower process would put back the guard of an earlier moment.
@@ -115,10 +118,18 @@ def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:
         validator = {"$or": [{"n": {"$nin": kept}}, {"j": 1}]} if kept else {}
         server.database.command("collMod", "lq_messages", validator=validator)
 
-    transact(server, guard)
+    try:
+        transact(server, guard)
+    except QueueStoreError:
+        if before is None or not before["enabled"]:
+            with suppress(QueueStoreError), server.call():
+                journals.update_one({"_id": namespace}, {"$set": {"enabled": False}})
+        raise
     if settings["enabled"]:
         with server.call():
-            server.messages.update_many({"n": namespace, "s": INFLIGHT, "j": None}, {"$set": {"j": 1}})
+            queues = [one["_id"] for one in server.queues.find({"n": namespace}, {"_id": 1})]
+            inflight = {"q": {"$in": queues}, "s": INFLIGHT, "due": {"$exists": True}, "j": None}
+            server.messages.update_many(inflight, {"$set": {"j": 1}})
 
 
 class KeepsJournal:
@@ -154,7 +165,7 @@ class KeepsJournal:
             return []
         self._require_open()
         query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
-        with self.server.call():
+        with self.server.long_read():
             found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
         return [self._event(entry) for entry in found]
 

@@ -9,6 +9,7 @@ claims of many workers at the head of a queue never undo it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bson.errors import BSONError
@@ -16,6 +17,7 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError, PyMongoError
 
+from localqueue.errors import QueueStoreError
 from localqueue.stores.mongodb import driver, gate, said
 from localqueue.stores.mongodb.due import settle_due
 from localqueue.stores.mongodb.records import by_keys
@@ -55,9 +57,6 @@ def lease(store: MongoDBQueueStore, queue: int, request: LeaseRequest) -> list[S
         looks.forget(queue)  # nothing is ready: look at the timers, whatever is known of them
     if not documents:
         return []
-    if request.consume and not store.journalled:
-        done = [Settle(request.queue, store.ids.id_of(one["_id"]), "ack", one["a"]) for one in documents]
-        store.commit(Changes(settle=done, strict=False))
     if request.leased_by is not None and request.counted:
         _count_leases(store, queue, request.leased_by, len(documents))
     if any("r" in one for one in documents):
@@ -84,9 +83,9 @@ def _claim(
     """What was claimed; None when the queue or the worker is paused."""
     if not store.journalled:
         try:
-            if limit == 1:
-                return _claim_one(store, queue, request, now)
-            return _claim_many(store, queue, request, limit, now)
+            claim = _claim_one if limit == 1 else _claim_many
+            found = claim(store, queue, request, limit, now)
+            return _consume(store, request, found) if request.consume and found else found
         except JournalKept:
             store.journalled = True
     return store._write(lambda tx: _claim_in(tx, queue, request, limit))
@@ -104,7 +103,16 @@ def _changes(store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: f
     return {"$set": changed, "$inc": {"a": 1}, "$unset": gone}
 
 
-def _claim_one(store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: float) -> list[Document] | None:
+def _consume(store: MongoDBQueueStore, request: LeaseRequest, claimed: list[Document]) -> list[Document]:
+    """Ack what was claimed, at most once: who does not come to that has not got the messages, and nobody loses them."""
+    acks = [Settle(request.queue, store.ids.id_of(one["_id"]), "ack", one["a"]) for one in claimed]
+    settled = store.commit(Changes(settle=acks, strict=False)).settled
+    return [one for one, acked in zip(claimed, settled, strict=True) if acked]
+
+
+def _claim_one(
+    store: MongoDBQueueStore, queue: int, request: LeaseRequest, limit: int, now: float
+) -> list[Document] | None:
     try:
         with store.server.deadline():
             found = store.server.messages.find_one_and_update(
@@ -201,7 +209,7 @@ def _claim_in(tx: Tx, queue: int, request: LeaseRequest, limit: int) -> list[Doc
 def _count_leases(store: MongoDBQueueStore, queue: int, worker: str, count: int) -> None:
     """Only a statistic: it is not worth another wait for the disk."""
     workers = store.server.database.lq_workers.with_options(write_concern=store.server.soon)
-    with store.server.call():
+    with suppress(QueueStoreError), store.server.call():
         workers.update_one({"q": queue, "w": worker}, {"$inc": {"leases": count}}, upsert=True)
 
 

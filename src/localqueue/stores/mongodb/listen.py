@@ -40,8 +40,12 @@ class Ears:
 
     def touched(self, names: Sequence[Hashable]) -> None:
         """A commit of this store changed these queues."""
-        for wake in self.wakes.values():
-            wake.touched(names)
+        self.wakes[said.READY].touched(names)
+        self.left(names)
+
+    def left(self, names: Sequence[Hashable]) -> None:
+        """Messages left these queues, and nothing came."""
+        self.wakes[said.ROOM].touched(names)
         self.wakes[said.RUN].touched((_RUNS,))
 
     def open(self, kind: str) -> Wake:

@@ -29,7 +29,7 @@ _A_PIECE = 5000
 class Piece(NamedTuple):
     """How many messages a piece of the work changed, and the key to go on behind; None when there is no more."""
 
-    count: int
+    changed: int
     behind: int | None = None
 
 
@@ -60,6 +60,8 @@ def requeue_dead(tx: Tx, name: str, delay: float, behind: int, until: float) -> 
     if last is not None and last.ended_at is not None:  # it stayed dead, as did some before it
         dead["$or"] = [{"e": {"$gt": last.ended_at}}, {"e": last.ended_at, "_id": {"$gt": Int64(behind)}}]
     rows = tx.find(dead, [("e", 1), ("_id", 1)], _A_PIECE)
+    tx.look_up_holders(queue, [row.dedupe_key for row in rows if row.dedupe_key is not None])
+    tx.look_up_heads(queue, [row.ordering_key for row in rows if row.ordering_key is not None])
     count, stayed = 0, behind
     for row in rows:
         if _key_in_use(tx, row):
@@ -71,7 +73,7 @@ def requeue_dead(tx: Tx, name: str, delay: float, behind: int, until: float) -> 
 
 
 def _key_in_use(tx: Tx, row: Row) -> bool:
-    return row.dedupe_key is not None and bool(tx.find({"q": row.queue, "u": row.dedupe_key}, (), 1))
+    return row.dedupe_key is not None and tx.holder(row.queue, row.dedupe_key) is not None
 
 
 def _requeue(tx: Tx, row: Row, delay: float) -> None:

@@ -3,6 +3,7 @@ counting the ready messages of a queue walks its index."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from bson.int64 import Int64
@@ -12,6 +13,7 @@ from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
 from localqueue.stores.mongodb.rows import (
     BLOCKED,
+    CANCELLED,
     CODE,
     DEAD,
     DELAYED,
@@ -28,7 +30,6 @@ from localqueue.stores.mongodb.server import Server
 from localqueue.stores.port import STATES, StoredMessage
 
 MESSAGES = {"_id": {"$gt": Int64(0)}}  # not the barrier of a paused queue
-_SHOWN = {"s": 1, "x": 1, "a": 1, "fg": 1, "m": 1, "due": 1}
 
 
 def becomes(row: Row, now: float) -> int:
@@ -45,11 +46,15 @@ def becomes(row: Row, now: float) -> int:
     ]
 
 
-def _part(where: dict[str, Any], states: list[int], name: str) -> list[dict[str, Any]]:
+def _union(collection: str, name: str, *stages: dict[str, Any]) -> dict[str, Any]:
+    """One more question for the same moment; its answers say which one they answer."""
+    return {"$unionWith": {"coll": collection, "pipeline": [*stages, {"$set": {"part": name}}]}}
+
+
+def _kept(where: dict[str, Any], *states: int) -> list[dict[str, Any]]:
     return [
-        {"$match": where | {"s": {"$in": states} if len(states) > 1 else states[0]}},
+        {"$match": where | {"s": {"$in": list(states)}}},
         {"$group": {"_id": "$s", "count": {"$sum": 1}}},
-        {"$set": {"part": name}},
     ]
 
 
@@ -61,54 +66,69 @@ def _overdue(queue: int, now: float) -> list[dict[str, Any]]:
     return [
         {"$match": {"q": queue, "s": {"$in": LIVE}, "due": {"$lte": now}}},
         {"$group": {"_id": {"s": "$s", "outlived": outlived, "exhausted": exhausted}, "count": {"$sum": 1}}},
-        {"$set": {"part": "overdue"}},
     ]
 
 
-def counts(server: Server, queue: int, now: float, more: list[list[dict[str, Any]]] | None = None) -> dict[str, Any]:
-    """Messages by state, with those that are due counted as what the next claim would make of them.
-
-    `more` are further questions for the same moment, as the parts of a union.
-    """
-    parts = [
-        _part({"q": queue, "due": {"$exists": True}}, [DELAYED, INFLIGHT], "kept"),
-        _part({"q": queue}, [WAITING, BLOCKED, DEAD, EXPIRED, CODE["cancelled"]], "kept"),
-        _overdue(queue, now),
-        *(more or ()),
+def _ask(server: Server, queue: int, now: float, *more: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What the counts are made of, and the answers to more questions, all of one moment."""
+    pipeline = [
+        *_kept({"q": queue} | MESSAGES, READY),
+        {"$set": {"part": "kept"}},
+        _union("lq_messages", "kept", *_kept({"q": queue, "due": {"$exists": True}}, DELAYED, INFLIGHT)),
+        _union("lq_messages", "kept", *_kept({"q": queue}, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED)),
+        _union("lq_messages", "overdue", *_overdue(queue, now)),
+        *more,
     ]
-    pipeline = _part({"q": queue} | MESSAGES, [READY], "kept")
-    pipeline += [{"$unionWith": {"coll": "lq_messages", "pipeline": part}} for part in parts]
-    kept = [0] * len(STATES)
-    found: dict[str, Any] = {"kept": kept}
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in server.in_snapshot(server.messages).aggregate(pipeline, hint=CLAIM):
-        if row["part"] == "kept":
-            kept[row["_id"]] += row["count"]
-        elif row["part"] == "overdue":
-            state, count = row["_id"]["s"], row["count"]
-            kept[state] -= count
-            after = READY if state in (DELAYED, INFLIGHT) else state
-            dead = state == INFLIGHT and row["_id"]["exhausted"]
-            kept[DEAD if dead else EXPIRED if row["_id"]["outlived"] else after] += count
-        else:
-            found.setdefault(row["part"], []).append(row)
+        found[row["part"]].append(row)
     return found
 
 
-def load(server: Server, queue: int, now: float) -> int:
-    kept = counts(server, queue, now)["kept"]
-    return int(kept[READY] + kept[BLOCKED])
+def _counts(found: dict[str, list[dict[str, Any]]]) -> list[int]:
+    """Messages by state, with those that are due counted as what the next claim would make of them."""
+    counts = [0] * len(STATES)
+    for row in found["kept"]:
+        counts[row["_id"]] += row["count"]
+    for row in found["overdue"]:
+        state, count = row["_id"]["s"], row["count"]
+        after = READY if state in (DELAYED, INFLIGHT) else state
+        dead = state == INFLIGHT and row["_id"]["exhausted"]
+        counts[state] -= count
+        counts[DEAD if dead else EXPIRED if row["_id"]["outlived"] else after] += count
+    return counts
+
+
+def counts(server: Server, queue: int, now: float) -> list[int]:
+    return _counts(_ask(server, queue, now))
 
 
 def stats(server: Server, queue: int, now: float) -> QueueStats:
-    leased: list[dict[str, Any]] = [
-        {"$match": {"q": queue, "s": INFLIGHT, "due": {"$gt": now}}},
-        {"$group": {"_id": "$lb", "count": {"$sum": 1}, "first": {"$min": "$la"}, "sum": {"$sum": "$la"}}},
-        {"$set": {"part": "leased"}},
-    ]
-    found = counts(server, queue, now, [leased])
-    kept, inflight = found["kept"], found.get("leased", [])
-    row = server.queues.find_one({"_id": queue}) or {}
-    workers = list(server.database.lq_workers.find({"q": queue}).sort("w", 1))
+    leased = {"_id": "$lb", "count": {"$sum": 1}, "first": {"$min": "$la"}, "sum": {"$sum": "$la"}}
+    ready = {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}} | MESSAGES
+    alive = {"due": {"$lte": now}, "x": {"$not": {"$lte": now}}}
+    shown = {"$project": {"p": 1, "at": 1, "due": 1}}
+    found = _ask(
+        server, queue, now,
+        _union("lq_messages", "leased",
+               {"$match": {"q": queue, "s": INFLIGHT, "due": {"$gt": now}}}, {"$group": leased}),
+        _union("lq_queues", "queue", {"$match": {"_id": queue}}),
+        _union("lq_messages", "first",
+               {"$match": ready}, {"$sort": {"p": -1, "at": 1, "_id": 1}}, {"$limit": 1}, shown),
+        _union("lq_messages", "last",
+               {"$match": ready}, {"$sort": {"p": 1, "at": -1, "_id": -1}}, {"$limit": 1}, shown),
+        *(_union("lq_messages", "due",
+                 {"$match": {"q": queue, "s": state} | alive}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
+          for state in (DELAYED, INFLIGHT)),
+    )  # fmt: skip
+    kept, inflight = _counts(found), found["leased"]
+    workers = list(server.database.lq_workers.find({"q": queue}).sort("w", 1))  # not waited for, so in no snapshot yet
+    row = found["queue"][0] if found["queue"] else {}
+    since = [one["due"] for one in found["due"]]
+    if found["first"]:
+        one_priority = found["first"][0]["p"] == found["last"][0]["p"]
+        oldest = (found["first"][0]["at"],) if one_priority else oldest_ready(server, queue, now=now)
+        since += [] if oldest is None else [oldest[0]]
     held = sum(one["count"] for one in inflight)
     return QueueStats(
         **dict(zip(STATES, kept, strict=True)),
@@ -116,23 +136,13 @@ def stats(server: Server, queue: int, now: float) -> QueueStats:
         by_worker_id={one["_id"]: one["count"] for one in inflight if one["_id"] is not None},
         leases_by_worker_id={one["w"]: one["leases"] for one in workers if one.get("leases")},
         last_seen_by_worker_id={one["w"]: one["last_seen"] for one in workers if one.get("last_seen") is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(server, queue, now) if kept[READY] else None,
+        oldest_ready_age_seconds=max(0.0, now - min(since, default=now)) if kept[READY] else None,
         oldest_inflight_age_seconds=max(0.0, now - min(one["first"] for one in inflight)) if held else None,
         average_inflight_age_seconds=max(0.0, now - sum(one["sum"] for one in inflight) / held) if held else None,
         dropped=row.get("dropped", 0),
         paused=row.get("paused_at") is not None,
         paused_workers=tuple(sorted(one["w"] for one in row.get("off", ()))),
     )
-
-
-def _oldest_ready_age(server: Server, queue: int, now: float) -> float:
-    """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    oldest = oldest_ready(server, queue, now=now)
-    times = [] if oldest is None else [oldest[0]]
-    for state in (DELAYED, INFLIGHT):
-        due = {"q": queue, "s": state, "due": {"$lte": now}, "x": {"$not": {"$lte": now}}}
-        times += [one["due"] for one in server.messages.find(due, {"due": 1}).sort([("due", 1), ("_id", 1)]).limit(1)]
-    return max(0.0, now - min(times)) if times else 0.0
 
 
 def oldest_ready(server: Server, queue: int, session: Any = None, now: float | None = None) -> tuple[float, int] | None:

@@ -21,17 +21,21 @@ Everything is created before the first use, because a transaction can not create
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from bson.int64 import Int64
 from pymongo import ReturnDocument
-from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, CollectionInvalid, DuplicateKeyError, OperationFailure
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 from localqueue.ids import new_secret
 from localqueue.stores.mongodb import said
 
 VERSION = 1
+
+#: How many documents stand for the ordering keys that exclude each other; those behind them for the namespaces.
+KEY_LOCKS = 1024
 
 COLLECTIONS = (
     "lq_namespaces", "lq_queues", "lq_messages", "lq_edges", "lq_removed", "lq_runs", "lq_done", "lq_workers",
@@ -94,6 +98,10 @@ def prepare(database: Any, url: str) -> None:
         database.lq_messages.create_index(fields, name=name, unique=unique, **partial)
     for collection, fields, unique in _OTHER_INDEXES:
         database[collection].create_index(fields, unique=unique)
+    missing = set(range(KEY_LOCKS)) - {one["_id"] for one in database.lq_locks.find({}, {"_id": 1})}
+    if missing:
+        with suppress(BulkWriteError):  # another process was quicker with some
+            database.lq_locks.insert_many([{"_id": lock, "n": 0} for lock in sorted(missing)], ordered=False)
     database.lq_wakes.update_one(said.SAID, {"$setOnInsert": {"k": None}}, upsert=True)
     database.lq_schema.update_one({"_id": "version"}, {"$max": {"version": VERSION}}, upsert=True)
 

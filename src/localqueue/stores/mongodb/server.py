@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pymongo
+from pymongo.monitoring import TopologyListener
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
@@ -26,9 +27,30 @@ from localqueue.stores.mongodb.gate import Looks
 
 DEFAULT_DATABASE = "localqueue"
 
+_SHORTEST_SILENCE = 5.0  # seconds; a listener is silent for some of them
+
 _servers: dict[tuple[str, float], Server] = {}
 _lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
+
+
+class _NewPrimary(TopologyListener):
+    """Another server has another clock."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = weakref.ref(server)
+
+    def opened(self, event: Any) -> None:
+        pass
+
+    def closed(self, event: Any) -> None:
+        pass
+
+    def description_changed(self, event: Any) -> None:
+        server = self._server()
+        has_one, had_one = (one.has_writable_server() for one in (event.new_description, event.previous_description))
+        if server is not None and has_one and not had_one:
+            server.clock.doubt()
 
 
 class Server:
@@ -43,6 +65,8 @@ class Server:
 
     def open(self) -> None:
         self.pid = os.getpid()
+        self.clock = ServerClock(self._ask)
+        self.looks = Looks()
         try:
             with driver.translated(self.url):
                 self.client: Any = pymongo.MongoClient(
@@ -53,10 +77,12 @@ class Server:
                     retryReads=True,
                     tz_aware=False,
                     appname="localqueue",
+                    socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
+                    event_listeners=[_NewPrimary(self)],
                 )
         except (ValueError, TypeError) as error:
             raise ValueError(f"can not open {self.url}: {error}") from error
-        name = unquote(urlsplit(self.address).path.lstrip("/")) or DEFAULT_DATABASE
+        name = self.client.get_default_database(DEFAULT_DATABASE).name
         self.safe = WriteConcern(w="majority", j=True)
         self.soon = WriteConcern(w=1, j=False)
         self.database: Any = self.client.get_database(
@@ -65,8 +91,6 @@ class Server:
         self.snapshot = ReadConcern("snapshot")
         self.messages: Any = self.database.lq_messages
         self.queues: Any = self.database.lq_queues
-        self.clock = ServerClock(self._ask)
-        self.looks = Looks()
 
     def _ask(self) -> float:
         with self.call():
@@ -82,6 +106,10 @@ class Server:
         """For what goes to the server: it ends within the timeout, and its errors are ours."""
         with driver.translated(self.url), pymongo.timeout(self.timeout):
             yield
+
+    def long_read(self) -> AbstractContextManager[None]:
+        """For a read that may take longer than the timeout, as long as the server keeps answering."""
+        return driver.translated(self.url)
 
     def deadline(self) -> Any:
         """The same for a caller who tells errors apart himself."""

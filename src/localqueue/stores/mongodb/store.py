@@ -16,7 +16,6 @@ from localqueue.message import QueueStats, RunStats
 from localqueue.stores import fork
 from localqueue.stores.mongodb import (
     backup,
-    driver,
     hot,
     listen,
     maintain,
@@ -31,7 +30,7 @@ from localqueue.stores.mongodb import lease as leasing
 from localqueue.stores.mongodb.dependencies import add_edges
 from localqueue.stores.mongodb.enqueue import enqueue
 from localqueue.stores.mongodb.journal import KeepsJournal
-from localqueue.stores.mongodb.rows import READY, plain, stored_message
+from localqueue.stores.mongodb.rows import BLOCKED, READY, plain, stored_message
 from localqueue.stores.mongodb.settle import settle
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.mongodb.tx import Tx
@@ -158,7 +157,8 @@ class MongoDBQueueStore(KeepsJournal, Observed):
             return Committed(enqueued, settled)
 
         wanted = [one.id for one in changes.settle] + [one for new in changes.enqueue for one in new.after]
-        return self._write(work, map(self.ids.key_of, wanted))
+        records_only = not (changes.enqueue or changes.edges or changes.settle or changes.topics)
+        return self._write(work, None if records_only else map(self.ids.key_of, wanted))
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         self._require_open()
@@ -210,31 +210,36 @@ class MongoDBQueueStore(KeepsJournal, Observed):
             return []
         leased = leasing.lease(self, queue, request)
         if leased:
-            self.ears.touched((request.queue,))
+            self.ears.left((request.queue,))
         return leased
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         self._require_open()
         return leasing.renew(self, leases, timeout)
 
-    def _write(self, work: Callable[[Tx], T], wanted: Iterable[int | None] = ()) -> T:
-        """Run work in a transaction of its own, then wake whoever waits for what it changed."""
+    def _write(self, work: Callable[[Tx], T], wanted: Iterable[int | None] | None = ()) -> T:
+        """Run work in a transaction of its own, then wake whoever waits for what it changed.
+
+        `wanted` are keys of messages it will need; None says that it touches no message.
+        """
         self._require_open()
         seen = self._watched.seen
-        wanted = list(wanted)
+        keys = None if wanted is None else list(wanted)
         made: list[Tx] = []
 
         def apply(session: Any) -> T:
             tx = Tx(self, session, self.now(), seen is not None)
             made.append(tx)
-            tx.begin(wanted)
+            if keys is not None:
+                tx.begin(keys)
             result = work(tx)
             tx.finish()
             return result
 
         result = transact(self.server, apply)
         tx = made[-1]
-        self.journalled = tx.journal.enabled
+        if keys is not None:
+            self.journalled = tx.journal.enabled
         for queue, at in tx.timers:
             self.server.looks.timer(queue, at)
         if seen is not None:
@@ -248,7 +253,7 @@ class MongoDBQueueStore(KeepsJournal, Observed):
         count, behind = 0, 0
         while True:
             piece = self._write(lambda tx, behind=behind: work(tx, behind))  # type: ignore[misc]
-            count += piece.count
+            count += piece.changed
             if piece.behind is None:
                 return count
             behind = piece.behind
@@ -310,11 +315,16 @@ class MongoDBQueueStore(KeepsJournal, Observed):
 
     def qsize(self, queue: str) -> int:
         now = self.now()
-        return self._read(queue, lambda q: int(reads.counts(self.server, q, now)["kept"][READY]), 0)
+        return self._read(queue, lambda q: reads.counts(self.server, q, now)[READY], 0)
 
     def load(self, queue: str) -> int:
         now = self.now()
-        return self._read(queue, lambda q: reads.load(self.server, q, now), 0)
+
+        def work(number: int) -> int:
+            counts = reads.counts(self.server, number, now)
+            return counts[READY] + counts[BLOCKED]
+
+        return self._read(queue, work, 0)
 
     def stats(self, queue: str) -> QueueStats:
         now = self.now()
@@ -323,7 +333,12 @@ class MongoDBQueueStore(KeepsJournal, Observed):
     def scan(
         self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
     ) -> list[StoredMessage]:
-        return self._read(queue, lambda q: reads.scan(self.server, self.ids, q, queue, state, after, limit), [])
+        self._require_open()
+        number = self._find_queue(queue)
+        if number is None:
+            return []
+        with self.server.long_read():
+            return reads.scan(self.server, self.ids, number, queue, state, after, limit)
 
     def queues(self) -> list[str]:
         self._require_open()
@@ -337,7 +352,7 @@ class MongoDBQueueStore(KeepsJournal, Observed):
 
     def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
         self._require_open()
-        with self.server.call():
+        with self.server.long_read():
             found = reads.run_messages(self.server, self.ids, self.namespace_id, run_id, after, limit)
         return [stored_message(self.ids, one, self.name_of_queue(one["q"])) for one in found]
 
@@ -420,7 +435,7 @@ class MongoDBQueueStore(KeepsJournal, Observed):
 
     def check(self) -> CheckReport:
         self._require_open()
-        with driver.translated(self.url):
+        with self.server.long_read():
             return maintain.check(self)
 
     # wake

@@ -21,7 +21,7 @@ from pymongo.errors import BulkWriteError
 
 from localqueue.errors import IdTaken, RunCancelled
 from localqueue.stores import rules
-from localqueue.stores.mongodb import driver, said
+from localqueue.stores.mongodb import driver, said, schema
 from localqueue.stores.mongodb.journal import Entry, Journal
 from localqueue.stores.mongodb.rows import (
     BLOCKED,
@@ -42,8 +42,6 @@ from localqueue.stores.port import STATES, Payload, Transition
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
 
-_KEY_LOCKS = 1024
-_EDGES_LOCK = 1 << 20  # plus the namespace
 _PARTS_OF_A_RUN = 8
 
 
@@ -63,6 +61,10 @@ class Tx:
         self.said: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
         self._writes: list[Any] = []
         self._rows: dict[int, Row | None] = {}
+        self._holders: dict[tuple[int, str], Row | None] = {}  # of dedupe keys
+        self._heads: dict[tuple[int, str], Row | None] = {}  # of ordering keys
+        self._entered: dict[str, int] = {}
+        self._done: dict[str, int] = {}
         self._locked: set[int] = set()
         self._names: dict[int, str] = {}
         self.timers: list[tuple[int, float]] = []
@@ -108,15 +110,33 @@ class Tx:
 
     def enter_run(self, run_id: str, *, even_cancelled: bool = False) -> None:
         """Count a message of a run, made on first use. Cancelling it writes the same document."""
+        if run_id in self._entered:
+            self._entered[run_id] += 1
+            return
         named = {"n": self.store.namespace_id, "name": run_id}
         runs = self.server.database.lq_runs
         before = runs.find_one_and_update(named, {"$inc": {"total": 1}}, upsert=True, session=self.session)
         if before is not None and before.get("cancelled_at") is not None and not even_cancelled:
             raise RunCancelled(f"run {run_id!r} was cancelled: it takes no more messages; use another run_id")
+        self._entered[run_id] = 0  # how many more have come since
+
+    def _count_entered(self) -> None:
+        for run_id, more in self._entered.items():
+            if more:
+                named = {"n": self.store.namespace_id, "name": run_id}
+                self.server.database.lq_runs.update_one(named, {"$inc": {"total": more}}, session=self.session)
+        self._entered.clear()
 
     def count_done(self, row: Row) -> None:
-        part = {"n": self.store.namespace_id, "name": row.run, "part": row.key % _PARTS_OF_A_RUN}
-        self.server.database.lq_done.update_one(part, {"$inc": {"done": 1}}, upsert=True, session=self.session)
+        assert row.run is not None
+        self._done[row.run] = self._done.get(row.run, 0) + 1
+
+    def _write_done(self) -> None:
+        part = self.store.ids.reserve() % _PARTS_OF_A_RUN
+        for run_id, count in self._done.items():
+            named = {"n": self.store.namespace_id, "name": run_id, "part": part}
+            self.server.database.lq_done.update_one(named, {"$inc": {"done": count}}, upsert=True, session=self.session)
+        self._done.clear()
 
     # messages
 
@@ -192,6 +212,7 @@ class Tx:
         row.saved = row.fields()
         self._writes.append(InsertOne(document))
         self._rows[row.key] = row
+        self._know(row)
         self._set_timer(row)
         if row.run is not None:
             self.said.add((said.RUN, 0))
@@ -233,6 +254,7 @@ class Tx:
         if row.run is not None:
             self.said.add((said.RUN, 0))
         self._writes.append(UpdateOne({"_id": Int64(row.key)}, row.update(self.journal.enabled, heard or None)))
+        self._know(row)
         self._set_timer(row)
 
     def _set_timer(self, row: Row) -> None:
@@ -301,6 +323,8 @@ class Tx:
 
     def finish(self) -> None:
         self.flush()
+        self._count_entered()
+        self._write_done()
         self.journal.write(self.server, self.session, self.now)
 
     # events
@@ -321,34 +345,63 @@ class Tx:
                 )
             )  # fmt: skip
 
-    # ordering keys
+    # dedupe and ordering keys: what is known of them, and who holds them
 
-    def lock_key(self, queue: int, ordering_key: str) -> None:
-        """Exclude everybody else who decides by this key (and by the few that share its lock)."""
-        lock = zlib.crc32(f"{queue}:{ordering_key}".encode()) % _KEY_LOCKS
-        if lock not in self._locked:
-            self._locked.add(lock)
-            locks = self.server.database.lq_locks
-            locks.update_one({"_id": lock}, {"$inc": {"n": 1}}, upsert=True, session=self.session)
+    def _know(self, row: Row) -> None:
+        if row.dedupe_key is not None and row.state < DEAD:
+            self._holders[row.queue, row.dedupe_key] = row
+        if row.ordering_key is not None and row.holds_key:
+            self._heads[row.queue, row.ordering_key] = row
 
-    def lock_edges(self) -> None:
-        """Exclude everybody else who adds a dependency to a message that is there already."""
-        if _EDGES_LOCK not in self._locked:
-            self._locked.add(_EDGES_LOCK)
-            lock = {"_id": _EDGES_LOCK + self.store.namespace_id}
-            self.server.database.lq_locks.update_one(lock, {"$inc": {"n": 1}}, upsert=True, session=self.session)
+    def _is_here(self, row: Row | None) -> bool:
+        return row is not None and self._rows.get(row.key) is row
+
+    def look_up_holders(self, queue: int, dedupe_keys: Iterable[str]) -> None:
+        """Find out in one round trip who holds these keys, for `holder`."""
+        unknown = [key for key in dict.fromkeys(dedupe_keys) if (queue, key) not in self._holders]
+        if unknown:
+            for key in unknown:
+                self._holders[queue, key] = None
+            for row in self.find({"q": queue, "u": {"$in": unknown}}, ()):
+                self._know(row)
+
+    def holder(self, queue: int, dedupe_key: str) -> Row | None:
+        """The live message with this dedupe key."""
+        self.look_up_holders(queue, [dedupe_key])
+        row = self._holders[queue, dedupe_key]
+        return row if row is not None and self._is_here(row) and row.state < DEAD else None
+
+    def look_up_heads(self, queue: int, ordering_keys: Iterable[str]) -> None:
+        """Exclude everybody else who decides by these keys, and find out which are in use, for `key_busy`."""
+        keys = list(dict.fromkeys(ordering_keys))
+        self._lock_keys(queue, keys)
+        unknown = [key for key in keys if (queue, key) not in self._heads]
+        if unknown:
+            for key in unknown:
+                self._heads[queue, key] = None
+            for row in self.find({"q": queue, "ok": {"$in": unknown}, "s": {"$in": HEADS}}, ()):
+                self._know(row)
+
+    def _lock_keys(self, queue: int, ordering_keys: Iterable[str]) -> None:
+        """Keys share a fixed number of locks, so some exclude each other without need."""
+        locks = {zlib.crc32(f"{queue}:{key}".encode()) % schema.KEY_LOCKS for key in ordering_keys} - self._locked
+        if locks:
+            self._locked |= locks
+            wanted = {"_id": {"$in": sorted(locks)}}
+            self.server.database.lq_locks.update_many(wanted, {"$inc": {"n": 1}}, session=self.session)
 
     def key_busy(self, queue: int, ordering_key: str | None) -> bool:
         """Whether a message of the key is ready, delayed or inflight."""
         if ordering_key is None:
             return False
-        self.lock_key(queue, ordering_key)
-        return bool(self.find({"q": queue, "ok": ordering_key, "s": {"$in": HEADS}}, (), 1))
+        self.look_up_heads(queue, [ordering_key])
+        row = self._heads[queue, ordering_key]
+        return row is not None and self._is_here(row) and row.holds_key
 
     def free_key(self, queue: int, ordering_key: str | None) -> None:
         """The head of an ordering key left: the next message of the key takes its place."""
         assert ordering_key is not None
-        self.lock_key(queue, ordering_key)
+        self._lock_keys(queue, [ordering_key])
         for row in self.find({"q": queue, "ok": ordering_key, "s": BLOCKED}, [("_id", 1)], 1):
             landed = CODE[rules.landing(now=self.now, available_at=row.available_at, expires_at=row.expires_at)]
             if landed == EXPIRED:
@@ -356,3 +409,11 @@ class Tx:
             self.move(row, landed, available_at=row.available_at)
             if landed == EXPIRED:
                 self.free_key(queue, ordering_key)
+
+    def lock_edges(self) -> None:
+        """Exclude everybody else who adds a dependency to a message that is there already."""
+        lock = schema.KEY_LOCKS + self.store.namespace_id
+        if lock not in self._locked:
+            self._locked.add(lock)
+            locks = self.server.database.lq_locks
+            locks.update_one({"_id": lock}, {"$inc": {"n": 1}}, upsert=True, session=self.session)

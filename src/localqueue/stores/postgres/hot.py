@@ -11,11 +11,21 @@ from typing import Any
 
 from localqueue.errors import IdTaken
 from localqueue.stores.observing import _Watched
-from localqueue.stores.port import STATES, Changes, Committed, Enqueued, LeaseRequest, Payload, Settle, StoredMessage
+from localqueue.stores.port import (
+    STATES,
+    Changes,
+    Committed,
+    Enqueued,
+    LeaseRequest,
+    NewMessage,
+    Payload,
+    Settle,
+    StoredMessage,
+)
 from localqueue.stores.postgres import driver
 from localqueue.stores.postgres import lease as leasing
 from localqueue.stores.postgres.changes import apply, is_put, queues_of
-from localqueue.stores.postgres.enqueue import landing, plain_values
+from localqueue.stores.postgres.enqueue import landing, own_key, plain_values
 from localqueue.stores.postgres.quick import (
     FALSE,
     TRUE,
@@ -23,6 +33,7 @@ from localqueue.stores.postgres.quick import (
     as_float8,
     float8,
     float8_or_none,
+    int2,
     int4,
     int4_or_none,
     int8,
@@ -46,6 +57,7 @@ class HotPaths(ReadsQueues):
 
     def _prepare_hot_paths(self, *, pooled: bool) -> None:
         self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
+        self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
         self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
         self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
         self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
@@ -125,9 +137,12 @@ class HotPaths(ReadsQueues):
             queue_token(request.queue).encode(),
         )  # fmt: skip
         rows = self._on_a_link(lambda link: claim.rows(link, values))
-        if rows[0][0]:
-            return None
-        return [] if rows[0][1] is None else [(*row[1:19], *_NOTHING_OF_A_LEDGER) for row in rows]
+        if len(rows) > 1:
+            rows.sort(key=_place_in_line)
+        elif not rows:
+            due = self._one(self.sql.IS_DUE, (now, queue, raw_or_none(request.leased_by)))
+            return None if due is not None and due[0] else []
+        return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
 
     def commit(self, changes: Changes) -> Committed:
         if is_step(changes):
@@ -141,12 +156,34 @@ class HotPaths(ReadsQueues):
 
     def _put(self, changes: Changes) -> Committed:
         messages = changes.enqueue
+        if len(messages) == 1:
+            return self._put_with_options(messages[0])
         tokens = {queue_token(message.queue) for message in messages}
         queue_ids = {name: self._queue_id(name) for name in {message.queue for message in messages}}
         values = plain_values(self.ids, queue_ids, messages)
         at = self._insert(self.sql.PUT_PLAIN, (self._given_now(), *values, self.channel, said(tokens)))
         self._wake.touched(tokens)
         return Committed(enqueued=[Enqueued("stored", STATES[landing(message)], at) for message in messages])
+
+    def _put_with_options(self, message: NewMessage) -> Committed:
+        mark = queue_token(message.queue)
+        payload, is_text = raw_payload(message.payload)
+        state = landing(message)
+        values = (
+            float8_or_none(self._given_now()), int8(own_key(self.ids, message.id)),
+            int4(self.queue_ids.get(message.queue) or self._queue_id(message.queue)), int2(state),
+            int8(message.priority), float8(message.delay), payload, TRUE if is_text else FALSE,
+            raw_or_none(message.codec), raw_or_none(message.headers), float8_or_none(message.ttl), self._said,
+            mark.encode(),
+        )  # fmt: skip
+        try:
+            result = self._on_a_link(lambda link: self._put_more.run(link, values))
+        except self._driver_error as error:
+            if _is_taken(error):
+                raise IdTaken(f"message id {message.id} is in use") from error
+            raise driver.translate(error, self._url) from error
+        self._wake.touched((mark,))
+        return Committed(enqueued=[Enqueued("stored", STATES[state], as_float8(result.get_value(0, 0))[0])])
 
     def _insert(self, statement: str, values: Sequence[Any]) -> float:
         """Run a statement that inserts messages; the time at which it did."""
@@ -168,12 +205,18 @@ class HotPaths(ReadsQueues):
             if leasing.more_to_do(error):
                 return None
             raise driver.translate(error, self._url) from error
+        if rows and rows[0][0] is None:
+            return None
         request = changes.lease
         leased = [] if request is None else [claimed_message(self.ids, request, row) for row in rows]
         if leased or changes.settle:
             name = changes.settle[0].queue if request is None else request.queue
             self._wake.touched((queue_token(name),))
         return Committed(settled=[True] * len(changes.settle), leased=leased)
+
+
+def _place_in_line(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return -row[5], row[8], row[0]
 
 
 def _is_taken(error: BaseException) -> bool:

@@ -46,8 +46,9 @@ def migrate(connection: Any, schema: str, url: str, to: int | None = None) -> No
             f"{latest()}; upgrade localqueue, or revert the schema with the release that made it",
             path=url,
         )
-    while version(connection, schema) < target:
+    while found < target:
         _one_up(connection, schema, target)
+        found = version(connection, schema)
 
 
 def _one_up(connection: Any, schema: str, target: int) -> None:

@@ -143,8 +143,13 @@ def _answers(link: Link) -> bool:
     return False
 
 
+def roll_back(connection: Any) -> None:
+    """Undo the open transaction. Not through the driver, which would throw away all prepared statements with it."""
+    connection.pgconn.exec_(b"ROLLBACK")
+
+
 def _rolled_back(connection: Any) -> bool:
     with suppress(Exception):
-        connection.execute("ROLLBACK")
-        return True
+        roll_back(connection)
+        return bool(connection.pgconn.transaction_status == _IDLE)
     return False

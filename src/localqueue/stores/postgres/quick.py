@@ -15,6 +15,7 @@ from typing import Any
 from localqueue.stores.postgres import driver
 from localqueue.stores.postgres.pool import Link
 
+int2 = struct.Struct(">h").pack
 int4 = struct.Struct(">i").pack
 int8 = struct.Struct(">q").pack
 float8 = struct.Struct(">d").pack
@@ -23,6 +24,7 @@ as_float8 = struct.Struct(">d").unpack
 _NULL = int4(-1)
 TRUE, FALSE = b"\x01", b"\x00"
 
+_NOT_PREPARED = "26000"
 _COMMAND_OK, _TUPLES_OK = 1, 2
 _BINARY = 1
 _BAD = 1  # libpq's state of a connection that is gone
@@ -70,6 +72,15 @@ class Quick:
 
     def run(self, link: Link, values: Sequence[bytes | None]) -> Any:
         """Send the statement and wait for its result."""
+        try:
+            return self._run(link, values)
+        except Exception as error:
+            if driver.sqlstate(error) != _NOT_PREPARED:
+                raise
+            link.prepared.clear()  # the driver forgets all prepared statements after some commands
+            return self._run(link, values)
+
+    def _run(self, link: Link, values: Sequence[bytes | None]) -> Any:
         pgconn, name = link.pgconn, self._name
         formats = self._formats[: len(values)]
         if self._pooled:

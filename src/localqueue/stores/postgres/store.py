@@ -27,7 +27,7 @@ from localqueue.stores.postgres.bulk import COPY_FROM, copy_batch
 from localqueue.stores.postgres.hot import HotPaths
 from localqueue.stores.postgres.journal import KeepsJournal
 from localqueue.stores.postgres.listening import ListensToQueues
-from localqueue.stores.postgres.pool import Pool
+from localqueue.stores.postgres.pool import Pool, roll_back
 from localqueue.stores.postgres.rows import raw, raw_payload
 from localqueue.stores.postgres.statements import DEFAULT_SCHEMA, Statements
 from localqueue.stores.postgres.tokens import queue_token
@@ -197,7 +197,7 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
                         tx.flush()
                     except LockNeeded as lock:
                         needed.add(lock.queue)
-                        connection.execute("ROLLBACK")
+                        roll_back(connection)
                         continue
                     connection.execute("COMMIT")
                     return result, tx

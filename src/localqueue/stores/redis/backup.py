@@ -1,7 +1,7 @@
 """A copy of a namespace as a SQLite file.
 
 Everything is read in one transaction of the server, so that the copy is of one moment. The server answers nobody else
-while it collects the answer, about a second for a million small messages.
+while it collects the answer: some seconds for millions of messages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from localqueue.stores.archive import (
 )
 from localqueue.stores.port import Record, Subscriptions
 from localqueue.stores.redis import values
+from localqueue.stores.redis.link import Command
 from localqueue.stores.redis.msgpack import unpack
 from localqueue.stores.redis.reading import pairs
 
@@ -39,18 +40,39 @@ def write(store: RedisQueueStore, path: str) -> None:
 
 
 class _Snapshot:
+    """Reads every key of the namespace. Its queues and runs are looked up first and watched, as each has keys of its
+    own."""
+
     def __init__(self, store: RedisQueueStore) -> None:
         self._store = store
-        _, found = store._read("export")
+        names, runs = store._root + b":names", store._root + b":runs"
+        found = store._link.snapshot((names, runs), lambda ask: self._plan(ask(b"HKEYS", names), ask(b"HKEYS", runs)))
         (self._meta, self._names, self._bodies, self._extras, self._leases, self._gone, self._edges, self._records,
-         self._log, self._queues, self._runs) = found  # fmt: skip
+         self._log, *rest) = found  # fmt: skip
+        meta = pairs(self._meta)
+        store._require(meta.get(b"version"), meta.get(b"secret"))
+        of_queues = 3 * (len(self._names) // 2)
+        self._queues = [rest[n : n + 3] for n in range(0, of_queues, 3)]
+        self._runs = rest[of_queues:]
+
+    def _plan(self, queues: list[bytes], runs: list[bytes]) -> list[Command]:
+        root = self._store._root
+        commands: list[Command] = [
+            (b"HGETALL", root), (b"HGETALL", root + b":names"), (b"HGETALL", root + b":m"), (b"HGETALL", root + b":x"),
+            (b"HGETALL", root + b":l"), (b"HGETALL", root + b":gone"), (b"ZRANGE", root + b":up", b"0", b"-1"),
+            (b"HGETALL", root + b":rec"), (b"XRANGE", root + b":log", b"-", b"+"),
+        ]  # fmt: skip
+        for queue in queues:
+            commands += [(b"HGETALL", b"%b:%b:%b" % (root, queue, part)) for part in (b"q", b"w", b"subs")]
+        self._order = queues
+        return commands + [(b"HGETALL", b"%b:run:%b" % (root, run)) for run in runs]
 
     def archive(self) -> Archive:
-        store, meta = self._store, pairs(self._meta)
+        store, meta, names = self._store, pairs(self._meta), pairs(self._names)
         return Archive(
             namespace=store.namespace,
             secret=int(meta[b"secret"]),
-            queues=[self._queue(*one) for one in self._queues],
+            queues=[self._queue(names[queue], *one) for queue, one in zip(self._order, self._queues, strict=True)],
             runs=[self._run(pairs(one)) for one in self._runs],
             messages=self._messages(),
             edges=[(store._id_of(edge[:8]), store._id_of(edge[8:])) for edge in self._edges],

@@ -15,6 +15,7 @@ from localqueue.stores.redis.names import digest
 from localqueue.stores.wake import Wake
 
 _REFUSED = b"!"
+VERSION = b"1"  # of the data, as in `lua/base.lua`
 
 
 class Refused(Exception):
@@ -66,6 +67,11 @@ class Calls(Observed):
             f"the namespace at {self._link.shown} has data version {answer[2].decode()}, which a newer release wrote",
             path=self._link.shown,
         )
+
+    def _require(self, version: bytes | None, proof: bytes | None) -> None:
+        """Refuse a namespace that is not the one that was opened, as every function does."""
+        if version != VERSION or proof != self._proof:
+            raise self._refusal([_REFUSED, b"Version", b"" if version == VERSION else version or b""])
 
     def _write(self, name: str, *arguments: bytes, undo: bool = False, again: bool = False) -> tuple[float, Any]:
         """Call a function that writes; the store's time and the result."""

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
@@ -26,6 +26,7 @@ _MOST_HOPS = 5
 _FOR_A_POOL = ("max_connections", "timeout")
 
 Address = tuple[str, int]
+Command = tuple[bytes, ...]
 
 
 class Link:
@@ -61,7 +62,7 @@ class Link:
         options.setdefault("socket_timeout", self._timeout)
         options.setdefault("socket_connect_timeout", min(self._timeout, 5.0))
         options.setdefault("socket_keepalive", True)
-        if self._is_unix(options):
+        if "path" in options:  # a unix socket
             options.pop("socket_keepalive")
             options.pop("socket_connect_timeout")
         return options
@@ -69,9 +70,6 @@ class Link:
     def adopt(self, other: Link) -> None:
         """Know the cluster as another link does."""
         self.is_cluster, self.node, self.others = other.is_cluster, other.node, list(other.others)
-
-    def _is_unix(self, options: dict[str, Any]) -> bool:
-        return "path" in options
 
     # asking
 
@@ -102,6 +100,33 @@ class Link:
             raise
         self._give(wire)
         return answer
+
+    def snapshot(self, watched: Sequence[bytes], plan: Callable[[Callable[..., Any]], Sequence[Command]]) -> list[Any]:
+        """The answers to commands that the server executes at one moment.
+
+        `plan` says which, after asking what it needs to know for that; it is asked again when a watched key changes
+        before the commands are executed.
+        """
+        self.command(b"EXISTS", watched[0])  # so that the slot of a cluster is looked for where it is
+        wire = self._take()
+        try:
+            while True:
+                wire.ask(pack((b"WATCH", *watched)))
+                commands = plan(lambda *parts: wire.ask(pack(parts)))
+                *_, answers = wire.ask_together([pack((b"MULTI",)), *map(pack, commands), pack((b"EXEC",))])
+                if answers is not None:
+                    break
+        except ServerError as error:
+            self._drop(wire)
+            raise translate(error, self.shown) from None
+        except (OSError, ValueError, EOFError) as error:
+            self._drop(wire, all_of_them=True)
+            raise unavailable(self.shown, error) from error
+        except BaseException:
+            self._drop(wire)
+            raise
+        self._give(wire)
+        return list(answers)
 
     def _answered(self, command: bytes, error: ServerError) -> Any:
         """The server has not executed the command: go where it says, or wait, or make the error ours."""

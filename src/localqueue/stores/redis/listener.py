@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from localqueue.stores.listener import Listener
@@ -27,9 +28,9 @@ class RedisListener(Listener):
         self._buffer = b""
         self._heard: list[tuple[str, list[str] | None]] = []
         self._subscribed: set[bytes] = set()
-        self._wake_up, self._woken = os.pipe()[::-1]
-        os.set_blocking(self._wake_up, False)
-        os.set_blocking(self._woken, False)
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rung.setblocking(False)
 
     def connect(self) -> None:
         self._wire = self._connect()
@@ -59,33 +60,26 @@ class RedisListener(Listener):
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
-        if self._stopped.is_set():
-            self._close_pipe()
 
-    def _close_pipe(self) -> None:
-        for end in (self._wake_up, self._woken):
-            if end >= 0:
-                os.close(end)
-        self._wake_up = self._woken = -1
+    def _close_bell(self) -> None:
+        self._bell.close()
+        self._rung.close()
 
     def nudge(self) -> None:
-        try:
-            if self._wake_up >= 0:
-                os.write(self._wake_up, b".")
-        except OSError:
-            pass  # full: it will wake up anyway
+        with suppress(OSError):  # it rings already, or there is nobody left to hear it
+            self._bell.send(b".")
 
     def release(self) -> None:
         super().release()
-        if self._thread is None and self._stopped.is_set():
-            self._close_pipe()
+        if self._stopped.is_set():
+            self._close_bell()
 
     def abandon(self) -> None:
         """In a child: the connection and the thread are the parent's."""
         if self._wire is not None:
             self._wire.abandon()
             self._wire = None
-        self._close_pipe()
+        self._close_bell()
 
     # the protocol of a connection that is spoken to unasked
 
@@ -107,22 +101,24 @@ class RedisListener(Listener):
     def _receive(self, timeout: float, *, nudged: bool = True) -> list[Any]:
         """Wait for something to be said; what is not a message is handed back, messages are kept for `hear`."""
         assert self._wire is not None
-        sources = [self._wire.socket, self._woken] if nudged else [self._wire.socket]
-        ready, _, _ = select.select(sources, (), (), timeout)
-        if self._woken in ready:
-            os.read(self._woken, 4096)
-        if self._wire.socket not in ready:
+        poll = select.poll()
+        poll.register(self._wire.socket, select.POLLIN)
+        if nudged:
+            poll.register(self._rung, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(timeout * 1000)}
+        if nudged and self._rung.fileno() in ready:
+            self._rung.recv(4096)
+        if self._wire.socket.fileno() not in ready:
             return []
-        data = self._wire.socket.recv(1 << 16)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        self._buffer += data
+        self._buffer += self._wire.receive()
         answers, at = [], 0
         while at < len(self._buffer):
             try:
                 answer, at = _parse(self._buffer, at)
             except _Incomplete:
                 break
+            if isinstance(answer, bytes):  # of a connection that has no channel
+                answer = [answer.lower(), b""]
             if answer[0] == b"message":
                 self._keep(answer[1], answer[2])
             else:

@@ -6,9 +6,9 @@ from typing import Any
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 from localqueue.ids import new_secret
+from localqueue.stores.redis.calling import VERSION
 from localqueue.stores.redis.link import Link
 
-VERSION = 1
 _OLDEST = (7, 0)
 _EVICTING = ("allkeys-lru", "allkeys-lfu", "allkeys-random")
 
@@ -84,10 +84,10 @@ def open_namespace(link: Link, root: bytes, namespace: str) -> int:
     version, name, found = link.call("opened", (b"1", root), again=True)
     if version is None:
         version, name, found = link.call("namespace", (b"1", root, namespace.encode(), secret), again=True)
-    if version != str(VERSION).encode():
+    if version != VERSION:
         raise QueueStoreVersionError(
             f"namespace {namespace!r} at {link.shown} has data version {version.decode()}; this release knows "
-            f"{VERSION}. A newer release wrote it: upgrade localqueue",
+            f"{VERSION.decode()}. A newer release wrote it: upgrade localqueue",
             path=link.shown,
         )
     if name != namespace.encode():

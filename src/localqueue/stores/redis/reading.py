@@ -45,17 +45,13 @@ class ReadsQueues(Calls):
         return counts[0] + counts[4]
 
     def stats(self, queue: str) -> QueueStats:
-        now, (counts, leases, workers, settings, oldest) = self._read("stats", self._digest(queue))
-        held = [values.LeaseValue(one) for one in leases]
+        now, found = self._read("stats", self._digest(queue))
+        counts, holders, held, first, since, workers, settings, oldest = found
         known, settings = pairs(workers), pairs(settings)
-        by_worker: dict[str, int] = {}
-        for lease in held:
-            if lease.by is not None:
-                by_worker[lease.by] = by_worker.get(lease.by, 0) + 1
         return QueueStats(
             **dict(zip(STATES, counts, strict=True)),
             total=sum(counts),
-            by_worker_id=by_worker,
+            by_worker_id={name.decode(): count for name, count in pairs(holders).items()},
             leases_by_worker_id={
                 name[1:].decode(): int(value)
                 for name, value in sorted(known.items())
@@ -65,8 +61,8 @@ class ReadsQueues(Calls):
                 name[1:].decode(): float(value) for name, value in sorted(known.items()) if name[:1] == b"s"
             },
             oldest_ready_age_seconds=max(0.0, now - float(oldest or now)) if counts[0] else None,
-            oldest_inflight_age_seconds=max(0.0, now - min(one.since for one in held)) if held else None,
-            average_inflight_age_seconds=(max(0.0, now - sum(one.since for one in held) / len(held)) if held else None),
+            oldest_inflight_age_seconds=max(0.0, now - float(first)) if held else None,
+            average_inflight_age_seconds=max(0.0, now - float(since) / held) if held else None,
             dropped=int(settings.get(b"dropped", 0)),
             paused=b"paused" in settings,
             paused_workers=tuple(

@@ -38,6 +38,11 @@ class Wire:
         self.socket.sendall(command)
         return self._read()
 
+    def ask_together(self, commands: Sequence[bytes]) -> list[Any]:
+        """Send commands at once; the answers in order. After a `ServerError` the connection can not be used again."""
+        self.socket.sendall(b"".join(commands))
+        return [self._read() for _ in commands]
+
     def _read(self) -> Any:
         line = self._answers.readline()
         if line[-2:] != b"\r\n":
@@ -72,6 +77,15 @@ class Wire:
         if kind == 45:  # -
             raise ServerError(line[1:-2].decode("utf-8", "replace"))
         raise ConnectionError(f"the server answered with something that is not its protocol: {line[:40]!r}")
+
+    def receive(self) -> bytes:
+        """What has come in unasked, on a connection that is listened to. Something must have."""
+        data: bytes = self.socket.recv(1 << 16)
+        while data and getattr(self.socket, "pending", int)():  # decrypted already, so that no poll tells of it
+            data += self.socket.recv(1 << 16)
+        if not data:
+            raise ConnectionError(_ENDED)
+        return data
 
     def close(self) -> None:
         self._answers.close()

@@ -108,6 +108,10 @@ _PROMISES = {
         "SELECT m.key FROM lq_messages AS m WHERE m.state = 3 "
         "AND m.waiting_on != (SELECT count(*) FROM lq_dependencies AS d WHERE d.dependent = m.key)"
     ),
+    "a worker is paused where claims do not look": (
+        "SELECT w.worker FROM lq_workers AS w JOIN lq_line AS head ON head.queue = w.queue AND head.part = 0 "
+        "WHERE w.paused_at IS NOT NULL AND head.most IS NULL"
+    ),
     "a queue would miss a timer": (
         "SELECT q.name FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
         "WHERE head.until > (SELECT min(m.due_at) FROM lq_messages AS m WHERE m.queue = q.id) "

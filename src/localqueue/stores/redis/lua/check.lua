@@ -113,23 +113,3 @@ function L.check(tx)
   end
   return problems
 end
-
--- Everything the namespace holds, for a backup.
-function L.export(tx)
-  local root, queues, runs = tx.root, {}, {}
-  local names = call('HGETALL', root .. ':names')
-  for n = 1, #names, 2 do
-    local q = L.at(tx, names[n])
-    queues[#queues + 1] = {
-      names[n + 1], call('HGETALL', q .. 'q'), call('HGETALL', q .. 'w'), call('HGETALL', q .. 'subs'),
-    }
-  end
-  for _, run in ipairs(call('HKEYS', root .. ':runs')) do
-    runs[#runs + 1] = call('HGETALL', root .. ':run:' .. run)
-  end
-  return {
-    call('HGETALL', root), names, call('HGETALL', tx.m), call('HGETALL', tx.x), call('HGETALL', tx.l),
-    call('HGETALL', root .. ':gone'), call('ZRANGE', root .. ':up', 0, -1), call('HGETALL', root .. ':rec'),
-    call('XRANGE', root .. ':log', '-', '+'), queues, runs,
-  }
-end

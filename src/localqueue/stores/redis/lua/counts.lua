@@ -72,6 +72,21 @@ end
 function L.stats(tx, queue)
   local q = L.at(tx, queue)
   local held = call('ZRANGEBYSCORE', q .. 'i', '(' .. L.text(tx.now), '+inf')
-  local leases = L.fetch(tx.l, held)
-  return {L.count_list(tx, queue), leases, call('HGETALL', q .. 'w'), call('HGETALL', q .. 'q'), oldest_ready(tx, queue)}
+  local leases, by_worker, first, sum = L.fetch(tx.l, held), {}, nil, 0
+  for n = 1, #held do
+    local l = L.lease_of(leases[n])
+    first, sum = math.min(l.since, first or l.since), sum + l.since
+    if l.by then
+      by_worker[l.by] = (by_worker[l.by] or 0) + 1
+    end
+  end
+  local workers = {}
+  for worker, count in pairs(by_worker) do
+    workers[#workers + 1] = worker
+    workers[#workers + 1] = count
+  end
+  return {
+    L.count_list(tx, queue), workers, #held, L.text(first or 0), L.text(sum), call('HGETALL', q .. 'w'),
+    call('HGETALL', q .. 'q'), oldest_ready(tx, queue),
+  }
 end

@@ -1,5 +1,7 @@
 -- What an operator does: requeue, prune, purge, cancel, pause, subscribe.
 
+local NOTHING = {}
+
 local function requeue(tx, msg, delay)
   local expires = msg.x.ex
   if expires and expires <= tx.now + delay then
@@ -42,11 +44,15 @@ end
 local function remove(tx, queue, keys, why)
   for from = 1, #keys, CHUNK do
     local part = {unpack(keys, from, math.min(from + CHUNK - 1, #keys))}
-    local extras, leases, gone = L.fetch(tx.x, part), L.fetch(tx.l, part), {}
+    local extras, gone, told = L.extras(tx, part), {}, tx.journal or tx.notes
+    local leases = told and L.fetch(tx.l, part) or {}
     for n, key in ipairs(part) do
-      local x, l = extras[n] and cmsgpack.unpack(extras[n]) or {}, leases[n] and L.lease_of(leases[n]) or {}
+      local x = extras[n] and cmsgpack.unpack(extras[n]) or NOTHING
       gone[n * 2 - 1], gone[n * 2] = key, TYPES[why]
-      L.enter(tx, why, queue, key, l.token or x.at or 0, l.by, l.since)
+      if told then
+        local l = leases[n] and L.lease_of(leases[n]) or NOTHING
+        L.enter(tx, why, queue, key, l.token or x.at or 0, l.by, l.since)
+      end
       if (x.wo or 0) > 0 then
         L.cut(tx, key)
       end

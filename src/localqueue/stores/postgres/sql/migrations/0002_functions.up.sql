@@ -29,8 +29,9 @@ CREATE FUNCTION localqueue.lq_history(p_message bigint) RETURNS text LANGUAGE sq
     FROM localqueue.lq_attempts WHERE message = p_message
 $$;
 
--- Claims up to p_limit messages. A row with a key is a claimed message; one without says that timers have passed, which
--- have to be settled before anything may be claimed. As part of a step (not p_alone) that is LQ001.
+-- Claims up to p_limit messages. A row with a key is a claimed message; one without says that nothing was done because
+-- there is more to do first: timers have passed, or something follows from consuming these messages. As part of a step
+-- (not p_alone), which has changed something by then, it raises LQ001 instead.
 CREATE FUNCTION localqueue.lq_claim(
   p_alone bool, p_now float8, p_queue int, p_limit int, p_timeout float8, p_worker bytea, p_most int, p_consume bool, p_counted bool,
   p_namespace int, p_ledger bytea, p_name bytea, p_channel text, p_token text
@@ -64,9 +65,8 @@ BEGIN
   END IF;
   IF EXISTS (SELECT 1 FROM localqueue.lq_messages AS m WHERE m.queue = p_queue AND m.due_at <= v_now) THEN
     IF NOT p_alone THEN
-      RAISE EXCEPTION 'timers have to be settled first' USING ERRCODE = 'LQ001';
+      RAISE EXCEPTION 'a timer has passed meanwhile' USING ERRCODE = 'LQ001';
     END IF;
-    o_at := v_now;
     RETURN NEXT;
     RETURN;
   END IF;
@@ -75,6 +75,16 @@ BEGIN
      ORDER BY m.priority DESC, m.available_at, m.key LIMIT p_limit FOR UPDATE SKIP LOCKED
   );
   IF cardinality(v_keys) = 0 THEN
+    RETURN;
+  END IF;
+  IF p_consume AND EXISTS (
+    SELECT 1 FROM localqueue.lq_messages AS m
+     WHERE m.key = ANY (v_keys) AND (m.history > 0 OR m.dependents OR m.run IS NOT NULL OR m.ordering_key IS NOT NULL)
+  ) THEN
+    IF NOT p_alone THEN
+      RAISE EXCEPTION 'something follows from consuming these messages' USING ERRCODE = 'LQ001';
+    END IF;
+    RETURN NEXT;
     RETURN;
   END IF;
   IF p_ledger IS NULL THEN
@@ -119,11 +129,7 @@ BEGIN
      ORDER BY c.priority DESC, c.available_at, c.key;
   END IF;
   IF p_consume THEN
-    DELETE FROM localqueue.lq_messages AS m
-     WHERE m.key = ANY (v_keys) AND m.history = 0 AND NOT m.dependents AND m.run IS NULL AND m.ordering_key IS NULL;
-    IF NOT FOUND OR EXISTS (SELECT 1 FROM localqueue.lq_messages AS m WHERE m.key = ANY (v_keys)) THEN
-      RAISE EXCEPTION 'more follows from consuming these' USING ERRCODE = 'LQ001';
-    END IF;
+    DELETE FROM localqueue.lq_messages AS m WHERE m.key = ANY (v_keys);
   END IF;
   IF p_counted AND p_worker IS NOT NULL THEN
     INSERT INTO localqueue.lq_workers AS w (queue, worker, leases) VALUES (p_queue, p_worker, cardinality(v_keys))
@@ -134,8 +140,9 @@ BEGIN
   END IF;
 END $$;
 
--- A worker's step: acks of one queue, records, and the next claim. Where more has to be done than that it changes
--- nothing and raises LQ001; the store then takes the long way.
+-- A worker's step: acks of one queue, records, and the next claim. A row without a key says that nothing was done
+-- because there is more to it; the store then takes the long way. What others do at the same time can also have it find
+-- that out too late: then it raises LQ001, which undoes it.
 CREATE FUNCTION localqueue.lq_step(
   p_keys bigint[], p_tokens int[], p_kinds bytea[], p_names bytea[], p_values bytea[], p_versions bigint[],
   p_expect bigint[],
@@ -151,16 +158,33 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_count int;
+  v_history int;
 BEGIN
   IF p_now IS NOT NULL THEN
     PERFORM set_config('localqueue.now', p_now::text, true);
   END IF;
-  DELETE FROM localqueue.lq_messages AS m USING unnest(p_keys, p_tokens) AS a (key, token)
-   WHERE m.key = a.key AND m.queue = p_queue AND m.state = 2 AND m.attempts = a.token
-     AND m.history = 0 AND NOT m.dependents AND m.run IS NULL AND m.ordering_key IS NULL;
-  GET DIAGNOSTICS v_count = ROW_COUNT;
+  SELECT count(*) INTO v_count FROM unnest(p_keys, p_tokens) AS a (key, token) JOIN localqueue.lq_messages AS m
+      ON m.key = a.key AND m.queue = p_queue AND m.state = 2 AND m.attempts = a.token
+     AND NOT m.dependents AND m.run IS NULL AND m.ordering_key IS NULL;
+  IF v_count <> cardinality(p_keys) OR (p_limit > 0 AND EXISTS (
+    SELECT 1 FROM localqueue.lq_messages AS m WHERE m.queue = p_queue AND m.due_at <= localqueue.lq_now()
+       AND m.key <> ALL (p_keys)
+  )) THEN
+    RETURN NEXT;
+    RETURN;
+  END IF;
+  WITH acked AS (
+    DELETE FROM localqueue.lq_messages AS m USING unnest(p_keys, p_tokens) AS a (key, token)
+     WHERE m.key = a.key AND m.queue = p_queue AND m.state = 2 AND m.attempts = a.token
+       AND NOT m.dependents AND m.run IS NULL AND m.ordering_key IS NULL
+    RETURNING m.history
+  )
+  SELECT count(*), max(acked.history) INTO v_count, v_history FROM acked;
   IF v_count <> cardinality(p_keys) THEN
-    RAISE EXCEPTION 'not every ack is a plain one' USING ERRCODE = 'LQ001';
+    RAISE EXCEPTION 'a message changed while it was acked' USING ERRCODE = 'LQ001';
+  END IF;
+  IF v_history > 0 THEN
+    DELETE FROM localqueue.lq_attempts AS a WHERE a.message = ANY (p_keys);
   END IF;
   FOR i IN 1 .. cardinality(p_kinds) LOOP
     IF NOT localqueue.lq_write_record(

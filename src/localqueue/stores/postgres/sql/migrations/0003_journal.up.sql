@@ -1,5 +1,6 @@
 -- What the journal's triggers run. Each gathers the entries of one statement; the transaction gets their numbers for
--- all of them when it commits.
+-- all of them when it commits. They run inside functions that turn off what is no lookup by index, and join the rows of
+-- a statement, which have none.
 
 -- The numbers come from one row for each namespace, so commits that journal wait for each other there: the order of the
 -- numbers is the order of the commits, there are no gaps, and nobody who reads number n can find a lower one later.
@@ -46,7 +47,8 @@ CREATE FUNCTION localqueue.lq_journal_mark() RETURNS void LANGUAGE sql AS $$
   INSERT INTO localqueue.lq_journal_new (namespace, queue, at, key, type) VALUES (0, 0, 0, 0, 0)
 $$;
 
-CREATE FUNCTION localqueue.lq_journal_put() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION localqueue.lq_journal_put() RETURNS trigger LANGUAGE plpgsql
+SET jit = off SET enable_hashjoin = on SET enable_sort = on AS $$
 -- A message with a past came now, whenever it was created.
 DECLARE
   v_now float8 := nullif(current_setting('localqueue.now', true), '');
@@ -73,7 +75,8 @@ END $$;
 
 -- A message that left delivery although its history says something else is one whose lease expired once too often, or
 -- that was released, or freed by its upstream, after its time to live.
-CREATE FUNCTION localqueue.lq_journal_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION localqueue.lq_journal_changed() RETURNS trigger LANGUAGE plpgsql
+SET jit = off SET enable_hashjoin = on SET enable_sort = on AS $$
 BEGIN
   INSERT INTO localqueue.lq_journal_new (namespace, queue, at, key, attempt, type, worker, error)
   SELECT j.namespace, e.queue, e.at, e.key, e.attempts, e.type, e.worker, e.error
@@ -102,7 +105,8 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE FUNCTION localqueue.lq_journal_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION localqueue.lq_journal_gone() RETURNS trigger LANGUAGE plpgsql
+SET jit = off SET enable_hashjoin = on SET enable_sort = on AS $$
 BEGIN
   INSERT INTO localqueue.lq_journal_new (namespace, queue, at, key, attempt, type, worker)
   SELECT j.namespace, m.queue, localqueue.lq_now(), m.key, m.attempts,
@@ -116,7 +120,8 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE FUNCTION localqueue.lq_journal_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION localqueue.lq_journal_attempt() RETURNS trigger LANGUAGE plpgsql
+SET jit = off SET enable_hashjoin = on SET enable_sort = on AS $$
 BEGIN
   INSERT INTO localqueue.lq_journal_new (namespace, queue, at, key, attempt, type, worker, error)
   SELECT j.namespace, m.queue, a.at, a.message, a.attempt,
