@@ -13,7 +13,10 @@ from tests.servers import MongoDB, Postgres, Redis, shared
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell that starts the run in the background has it, and all that it starts, ignore Ctrl-C."""
+    """What the shell of the run has set does not reach the tests: a default store, and to ignore Ctrl-C, which a shell
+    has what it starts in the background do."""
+    for name in ("LOCALQUEUE_BACKEND", "LOCALQUEUE_URL", "LOCALQUEUE_NAMESPACE"):
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,15 +1,14 @@
 """Claiming and renewing.
 
 One message is claimed by one statement. Several are found first and then claimed each on the condition that nobody was
-quicker, in one write; what a claim marked with its stamp is its own. Both leave transactions to the case that a
-journal is kept. A claim is never part of a larger transaction: whatever else a commit asks for is committed first, and
-claims of many workers at the head of a queue never undo it.
+quicker, in one write; what a claim marked with its stamp is its own. A transaction is needed only where a journal is
+kept or the leases of the worker are counted. A claim is never part of a larger transaction: whatever else a commit asks
+for is committed first, and claims of many workers at the head of a queue never undo it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bson.errors import BSONError
@@ -17,7 +16,6 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from localqueue.errors import QueueStoreError
 from localqueue.stores.mongodb import driver, gate, said
 from localqueue.stores.mongodb.due import settle_due
 from localqueue.stores.mongodb.records import by_keys
@@ -57,8 +55,6 @@ def lease(store: MongoDBQueueStore, queue: int, request: LeaseRequest) -> list[S
         looks.forget(queue)  # nothing is ready: look at the timers, whatever is known of them
     if not documents:
         return []
-    if request.leased_by is not None and request.counted:
-        _count_leases(store, queue, request.leased_by, len(documents))
     if any("r" in one for one in documents):
         store.say([(said.RUN, 0)])
     return _with_records(store, request, documents)
@@ -81,7 +77,8 @@ def _claim(
     store: MongoDBQueueStore, queue: int, request: LeaseRequest, limit: int, now: float
 ) -> list[Document] | None:
     """What was claimed; None when the queue or the worker is paused."""
-    if not store.journalled:
+    counted = request.leased_by is not None and request.counted
+    if not store.journalled and not counted:
         try:
             claim = _claim_one if limit == 1 else _claim_many
             found = claim(store, queue, request, limit, now)
@@ -181,7 +178,7 @@ def _claimed(document: Document, update: Document) -> Document:
 
 
 def _claim_in(tx: Tx, queue: int, request: LeaseRequest, limit: int) -> list[Document] | None:
-    """The same in a transaction, with what the journal wants to know."""
+    """The same in a transaction, with what the journal wants to know and the count of the worker's leases."""
     query = gate.for_claims(queue, request.leased_by, tx.now)
     messages = tx.server.messages
     found = list(messages.find(query, session=tx.session).sort(_ORDER).hint(CLAIM).limit(limit))
@@ -202,15 +199,11 @@ def _claim_in(tx: Tx, queue: int, request: LeaseRequest, limit: int) -> list[Doc
     if request.consume:  # at most once: the claim is also the ack
         for row in rows:
             ack(tx, row)
+    if claimed and request.leased_by is not None and request.counted:
+        worker, count = {"q": queue, "w": request.leased_by}, {"$inc": {"leases": len(claimed)}}
+        tx.server.database.lq_workers.update_one(worker, count, upsert=True, session=tx.session)
     tx.touched.add(request.queue)
     return claimed
-
-
-def _count_leases(store: MongoDBQueueStore, queue: int, worker: str, count: int) -> None:
-    """Only a statistic: it is not worth another wait for the disk."""
-    workers = store.server.database.lq_workers.with_options(write_concern=store.server.soon)
-    with suppress(QueueStoreError), store.server.call():
-        workers.update_one({"q": queue, "w": worker}, {"$inc": {"leases": count}}, upsert=True)
 
 
 def _with_records(store: MongoDBQueueStore, request: LeaseRequest, documents: list[Document]) -> list[StoredMessage]:
