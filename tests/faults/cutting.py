@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from localqueue.errors import QueueStoreUnavailableError
@@ -54,6 +55,14 @@ class Outcome(NamedTuple):
     def allowed(self, pictures: list[Picture]) -> list[Picture]:
         """What the store may hold: a call that failed did all of its work or none."""
         return [pictures[-1]] if self.failure is None else pictures[self.calls : self.calls + 2]
+
+
+@contextmanager
+def connected(server: Server, proxy: Proxy) -> Iterator[None]:
+    """Keeps open what stores of one process share, so that each run does not begin with making it."""
+    place = on_server(server)
+    with place.open(), through(place, proxy.port).open(timeout=TIMEOUT):
+        yield
 
 
 def shown(store: Any) -> Picture:

@@ -73,7 +73,7 @@ class Consuming(QueueCore[T]):
         with self.store.listen((self.name,), worker=leased_by) as waiter:
             while True:
                 remaining = None if deadline is None else deadline - time.monotonic()
-                if (remaining is not None and remaining <= 0) or not waiter.wait(remaining):
+                if (remaining is not None and remaining <= 0) or not waiter.heard(remaining):
                     raise Empty
                 messages = self._lease(request)
                 if messages:

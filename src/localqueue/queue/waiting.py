@@ -183,7 +183,7 @@ class WorkWait:
     def _store_rest(self, seconds: float) -> bool:
         if self._waiter is None:
             self._waiter = self._queue.store.listen((self._queue.name,), worker=self._worker)
-        return self._waiter.wait(seconds)
+        return self._waiter.heard(seconds)
 
     def _rest(self) -> Callable[[float], Any] | None:
         """How to sleep until the policy wakes us, if it can."""

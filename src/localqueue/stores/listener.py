@@ -174,7 +174,7 @@ class Listener(ABC):
             if queues is None:
                 wake.stir()
             else:
-                wake.touched(queues)
+                wake.told(queues)
 
     def _stir(self, channels: Iterable[str]) -> None:
         for channel in channels:

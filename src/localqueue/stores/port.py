@@ -246,6 +246,9 @@ class Waiter(Protocol):
     """Blocks until what it listens for may have happened since it was made or last returned True."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
+    def heard(self, timeout: float | None = None) -> bool:
+        """As `wait`, for a caller who looks by himself next: also True when something was said that may be nothing."""
+
     def interrupt(self) -> None:
         """End the wait that runs, or the next one, as if its time were up. Called from any thread."""
 

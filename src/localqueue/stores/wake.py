@@ -39,11 +39,24 @@ class Wake:
         self._seen: Hashable = None
         self._polling = False
         self._waited: Counter[Hashable] = Counter()
+        self._told: dict[Hashable, int] = {}
 
     def touched(self, queues: Iterable[Hashable]) -> None:
         """A commit of this process changed these queues."""
         if self._waited and not self._waited.keys().isdisjoint(queues):
             self.stir()
+
+    def told(self, queues: Iterable[Hashable]) -> None:
+        """The server said that another process changed these queues."""
+        with self._condition:
+            waited = [name for name in queues if name in self._waited]
+            if waited:
+                self._generation += 1
+                self._told.update(dict.fromkeys(waited, self._generation))
+                self._condition.notify_all()
+
+    def told_since(self, generation: int, queues: Iterable[Hashable]) -> bool:
+        return any(self._told.get(name, 0) > generation for name in queues)
 
     def stir(self) -> None:
         """Have everybody who waits look again."""
@@ -57,6 +70,7 @@ class Wake:
                 self._waited[name] += by
                 if not self._waited[name]:
                     del self._waited[name]
+                    self._told.pop(name, None)
 
     def generation(self) -> int:
         with self._condition:
@@ -106,6 +120,13 @@ class StoreWaiter:
         wake.watch(queues, 1)
 
     def wait(self, timeout: float | None = None) -> bool:
+        return self._wait(timeout, trusting=False)
+
+    def heard(self, timeout: float | None = None) -> bool:
+        """What the server says is passed on without a look, which saves a round trip."""
+        return self._wait(timeout, trusting=True)
+
+    def _wait(self, timeout: float | None, *, trusting: bool) -> bool:
         deadline = rules.NEVER if timeout is None else time.monotonic() + timeout
         while True:
             generation = self._wake.generation()
@@ -117,6 +138,8 @@ class StoreWaiter:
                 self._interrupted = False
                 return False
             self._wake.wait_for_change(generation, min(remaining, max(again, 0.0005), self._wake.catch_up()))
+            if trusting and not self._interrupted and self._wake.told_since(generation, self._queues):
+                return True
 
     def interrupt(self) -> None:
         """End the wait that runs, or the next one, as if its time were up."""
