@@ -335,3 +335,8 @@ def test_an_address_is_a_text() -> None:
 
 def test_configure_is_in_the_package() -> None:
     assert localqueue.configure is configure
+
+
+def test_a_namespace_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="namespace must be a string, not 3"):
+        configure(db_backend="memory", namespace=3)  # type: ignore[arg-type]

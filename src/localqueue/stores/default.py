@@ -53,7 +53,9 @@ class Settings:
         """Settings that agree with each other, or ValueError."""
         if db_backend is not None and db_backend not in BACKENDS:
             raise ValueError(f"db_backend must be one of {', '.join(BACKENDS)}, not {db_backend!r}")
-        if namespace is not None and not namespace:
+        if namespace is not None and not isinstance(namespace, str):
+            raise TypeError(f"namespace must be a string, not {namespace!r}")
+        if namespace == "":
             raise ValueError("namespace cannot be empty")
         if url is None:
             url = _address(db_backend or "sqlite")

@@ -7,7 +7,8 @@ above is plain Python.
 
 Rules every store keeps, and `localqueue.testing.StoreContract` checks:
 
-- A commit is applied in this order: enqueue, edges, settle, records, lease. It is all or nothing.
+- A commit is applied in this order: enqueue, edges, settle, records, lease. It is all or nothing. Only its lease may
+  be a transaction of its own that follows the rest: messages that a lost caller would hold until their leases run out.
 - A settle with a token changes the message only while that lease is current. With `strict` a stale one raises
   `LeaseLost` and rejects the commit whole; otherwise it is skipped and reported as False. A settle without a token is
   an operator's override.
