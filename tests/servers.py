@@ -4,6 +4,9 @@
 the same port and data, and are gone after `stop()`. One of each is shared by all tests of a pytest process: ask for the
 fixtures `postgres`, `redis_server` and `mongodb`. A test that kills a server makes one of its own. Where a server can
 not be had the test is skipped, and under CI=true a skip fails.
+
+A server does not outlive the process that started it, however that one ends: a small shell beside each server waits
+for this, ends the server and removes its folder.
 """
 
 from __future__ import annotations
@@ -29,6 +32,28 @@ from typing import Any, ClassVar
 import pytest
 
 _READY_WITHIN = 30.0
+
+# Writes down its process id before it becomes the server. It can not when the folder was removed, and then there is no
+# server: one is never missed by who removes the folder.
+_LAUNCH = 'echo $$ >"$0/pid" && exec "$@"'
+
+# Its input ends when the process at the other end does, in whatever way. One that is dead but not yet reaped by its
+# parent still has a process id.
+_WATCH = """
+read -r _
+mv "$0" "$0.gone" 2>/dev/null || exit 0
+pid=$(cat "$0.gone/pid" 2>/dev/null)
+tries=100
+if [ -n "$pid" ] && kill -s "$1" "$pid"; then
+    while case $(ps -o stat= -p "$pid") in "" | Z*) false ;; esac && [ $((tries -= 1)) -gt 0 ]; do
+        sleep 0.05
+    done
+    kill -s KILL "$pid"
+fi
+until rm -rf "$0.gone" || [ $((tries -= 1)) -lt 0 ]; do
+    sleep 0.05
+done
+"""
 _chance = random.SystemRandom()  # tests may have seeded the other one
 
 
@@ -45,6 +70,19 @@ def free_port() -> int:
             return port
 
 
+_watches: list[subprocess.Popen[bytes]] = []
+
+
+def _leave_the_watches() -> None:
+    """A fork does not hold them up: they wait for the process that started the servers."""
+    for watch in _watches:
+        if watch.stdin is not None:
+            watch.stdin.close()
+
+
+os.register_at_fork(after_in_child=_leave_the_watches)
+
+
 class Server(ABC):
     """One server process and its data."""
 
@@ -55,6 +93,16 @@ class Server(ABC):
         self.folder = Path(tempfile.mkdtemp(prefix=f"localqueue-{self.name}-"))
         self.process: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
+        self._watch = subprocess.Popen(
+            ["sh", "-c", _WATCH, str(self.folder), self.end_signal.name.removeprefix("SIG")],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+        _watches.append(self._watch)
         atexit.register(self.stop)
 
     @property
@@ -63,6 +111,12 @@ class Server(ABC):
 
     @abstractmethod
     def launch(self) -> subprocess.Popen[bytes]: ...
+
+    def run(self, *command: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Start the server's program, in a session of its own: Ctrl-C is for the tests."""
+        command = ("sh", "-c", _LAUNCH, str(self.folder), *command)
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **options)
 
     @abstractmethod
     def ready(self) -> bool:
@@ -94,6 +148,7 @@ class Server(ABC):
         self._end(self.stop_signal)
 
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    end_signal: ClassVar[signal.Signals] = signal.SIGKILL  # when the data is not wanted any more
 
     def _end(self, how: signal.Signals) -> None:
         if self.process is None:
@@ -105,12 +160,14 @@ class Server(ABC):
             self.process.kill()
             self.process.wait(20)
         self.process = None
+        (self.folder / "pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
         if os.getpid() != self._pid:
             return
-        self.kill()
+        self._end(self.end_signal)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._watch.communicate()
 
     def log(self) -> str:
         path = self.folder / "log"
@@ -120,6 +177,7 @@ class Server(ABC):
 class Postgres(Server):
     name = "postgres"
     stop_signal = signal.SIGINT
+    end_signal = signal.SIGQUIT  # at once, but not without removing what it shares in memory
 
     def __init__(self, *settings: str) -> None:
         super().__init__()
@@ -136,26 +194,12 @@ class Postgres(Server):
 
     def launch(self) -> subprocess.Popen[bytes]:
         options = [part for setting in self.settings for part in ("-c", setting)]
-        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # left behind by a kill
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [
-                    *(str(self.bin / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)),
-                    *(
-                        "-k",
-                        str(self.folder),
-                        "-c",
-                        "listen_addresses=127.0.0.1",
-                        "-c",
-                        "max_connections=200",
-                        *options,
-                    ),
-                ],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **self._as_user(),
-            )
+        return self.run(
+            *(str(self.bin / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)),
+            *("-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
+            *("-c", "dynamic_shared_memory_type=mmap", *options),  # in the folder, and gone with it
+            **self._as_user(),
+        )
 
     def kill(self) -> None:
         """The postmaster and its backends: a backend that outlives the postmaster could finish a commit."""
@@ -164,8 +208,17 @@ class Postgres(Server):
         for pid in backends:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        while any(_runs(pid) for pid in backends):
+        while any(has_process(pid) for pid in backends):
             time.sleep(0.005)  # until the system has ended them
+        self._release_memory()
+
+    def _release_memory(self) -> None:
+        """What a killed server leaves in the system's shared memory, and its own note of that."""
+        note = self.folder / "data" / "postmaster.pid"
+        with suppress(OSError, IndexError):
+            segment = note.read_text().splitlines()[6].split()[1]
+            subprocess.run(["ipcrm", "-m", segment], capture_output=True)
+        note.unlink(missing_ok=True)
 
     def ready(self) -> bool:
         import psycopg
@@ -183,7 +236,8 @@ class Postgres(Server):
         return where
 
 
-def _runs(pid: int) -> bool:
+def has_process(pid: int) -> bool:
+    """Whether it runs; not one that has ended and waits to be asked for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
@@ -234,16 +288,10 @@ class Redis(Server):
         program = shutil.which("redis-server")
         if program is None:
             pytest.skip("Redis is not installed: run ./script/test, or install the package redis-server")
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [
-                    *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-                    *("--save", "", *self.options),
-                ],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return self.run(
+            *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
+            *("--save", "", *self.options),
+        )
 
     def ready(self) -> bool:
         import redis
@@ -265,16 +313,10 @@ class MongoDB(Server):
         return f"mongodb://127.0.0.1:{self.port}/" + ("?replicaSet=rs0" if self.replica_set else "")
 
     def launch(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [
-                *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
-                *("--bind_ip", "127.0.0.1", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25"),
-                *(("--replSet", "rs0", "--oplogSize", "64") if self.replica_set else ()),
-                *("--logpath", str(self.folder / "log")),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        return self.run(
+            *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
+            *("--bind_ip", "127.0.0.1", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25"),
+            *(("--replSet", "rs0", "--oplogSize", "64") if self.replica_set else ()),
         )
 
     def ready(self) -> bool:

@@ -17,6 +17,7 @@ from localqueue.cli.config import KEYS
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
+@pytest.mark.timeout(300)  # some sixty commands, each a process of its own
 @pytest.mark.multiprocess
 @pytest.mark.slow
 def test_the_examples_run_one_after_another() -> None:

@@ -25,7 +25,7 @@ from localqueue.testing import (
     ListedResultStoreContract,
     SharedIdempotencyStoreContract,
 )
-from tests.faults.stores import OPENERS, new_place
+from tests.stores import OPENERS, new_place
 
 
 @pytest.fixture(params=list(OPENERS))

@@ -20,7 +20,7 @@ from localqueue.policies import (
 )
 from localqueue.results import MemoryResultStore, QueueResultStore
 from localqueue.testing import CommitContract, CommitHarness, FakeClock
-from tests.faults.stores import OPENERS, new_place
+from tests.stores import OPENERS, new_place
 
 pytestmark = pytest.mark.slow
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 
 from localqueue.stores.mongodb import MongoDBQueueStore
 from localqueue.stores.port import QueueStore
@@ -55,4 +57,11 @@ def _new_place() -> Callable[..., QueueStore]:
     return partial(MongoDBQueueStore, server.url, namespace=uuid4().hex)
 
 
-TestMachine = pytest.mark.server(pytest.mark.slow(store_machine(_new_place, reopenable=True)))
+def _machine() -> Any:
+    machine: Any = store_machine(_new_place, reopenable=True)
+    if "LOCALQUEUE_EXAMPLES" not in os.environ:  # fewer than of other stores: each step waits for the disk
+        machine.settings = settings(machine.settings, max_examples=10)
+    return machine
+
+
+TestMachine = pytest.mark.server(pytest.mark.slow(_machine()))

@@ -15,7 +15,7 @@ from localqueue.queue import PersistentQueue
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Settle
 from tests.crash.children import Child
 from tests.crash.stores import die, kill_at, watch_edges
-from tests.faults.stores import Place, new_place
+from tests.stores import Place, new_place
 
 pytestmark = [pytest.mark.crash, pytest.mark.multiprocess, pytest.mark.slow]
 

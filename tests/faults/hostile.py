@@ -26,6 +26,32 @@ TEXTS: tuple[str, ...] = (
 )
 
 
+#: What has hurt the most often, in each of the languages.
+WORST = (
+    *(
+        "'",
+        "'; DROP TABLE messages; --",
+        "%s",
+        ":x",
+        "$1",
+        "{x}",
+        "$where",
+        "$a.b",
+        "..",
+        "*",
+        "\r\n",
+        "\x00",
+        "a\x00b",
+    ),
+    *("\u202eRTL", "\U0001f986" * 50, "e\u0301", "x" * 512, "x" * 10_000, "\ud800"),
+)
+
+
+def some_texts(turn: int) -> tuple[str, ...]:
+    """The worst, and a fifth of the others: each of them has its turn in every fifth position."""
+    return tuple(text for n, text in enumerate(TEXTS) if text in WORST or n % 5 == turn % 5)
+
+
 def may_be_refused(text: str) -> bool:
     """Characters that a server's text can not hold, and texts beyond any name."""
     return "\x00" in text or "\ud800" in text or len(text) > 500

@@ -26,7 +26,7 @@ def _set_clock_off(seconds: float) -> None:
 
 def _serve(connection: Connection, off: float, place: tuple[str, str, str]) -> None:
     _set_clock_off(off)
-    from tests.faults.stores import Place
+    from tests.stores import Place
 
     with Place(*place).open() as store:
         while (call := connection.recv()) is not None:

@@ -165,6 +165,10 @@ class Proxy:
         """Hold everything back; nobody is told that anything is wrong."""
         self._heard.clear()
 
+    @property
+    def is_silent(self) -> bool:
+        return not self._heard.is_set()
+
     def mute(self, word: bytes) -> int:
         """Silence the connections on which the client has said this word; how many those are."""
         with self._lock:

@@ -7,7 +7,8 @@ import statistics
 import sys
 
 from tests.faults.crews import restart
-from tests.faults.stores import SERVERS, on_server, own_server
+from tests.faults.ways import own_server
+from tests.stores import SERVERS, on_server
 
 
 def main(runs: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localqueue.stores.port import Changes, LeaseRequest, Settle
-from tests.faults.stores import SHARED, Place, new_place
+from tests.stores import SHARED, Place, new_place
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 

@@ -9,12 +9,13 @@ import pytest
 
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage
 from tests.faults.hosts import Host
-from tests.faults.stores import SERVERS, Place, on_server, shared
+from tests.stores import SERVERS, Place, on_server, shared
 from tests.unit.worker_steps import eventually
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
 HOUR = 3600.0
+CLOSE = 0.2  # what two hosts take for the server's time differs by about a round trip, and this machine may be busy
 
 
 @pytest.fixture(params=SERVERS)
@@ -75,18 +76,18 @@ def test_a_short_lease_a_short_delay_and_a_short_life_end_on_every_host(hosts: H
         (held,) = holder.lease(LeaseRequest("jobs", 1, 0.4))
         (taken,) = eventually(lambda other=other: other.lease(LeaseRequest("jobs")))
         assert (taken.id, taken.attempts) == (message_id, 2)
-        assert hosts.right.now() >= held.leased_until, "the lease was taken before its end"
+        assert hosts.right.now() >= held.leased_until - CLOSE, "the lease was taken before its end"
         assert not holder.ack_one("jobs", message_id, 1)
         assert other.ack_one("jobs", message_id, 2)
 
         delayed = put(holder, "delayed", delay=0.4)
         (found,) = eventually(lambda other=other: other.lease(LeaseRequest("jobs")))
-        assert found.id == delayed and hosts.right.now() >= found.available_at
+        assert found.id == delayed and hosts.right.now() >= found.available_at - CLOSE
         assert other.ack_one("jobs", delayed, 1)
 
         mortal = put(holder, "mortal", ttl=0.3)
         end = hosts.right.get("jobs", mortal).expires_at
-        eventually(lambda end=end: hosts.right.now() >= end)
+        eventually(lambda end=end: hosts.right.now() >= end + CLOSE)
         assert other.lease(LeaseRequest("jobs")) == []
         assert hosts.right.get("jobs", mortal).state == "expired"
         hosts.right.purge("jobs")

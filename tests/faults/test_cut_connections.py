@@ -1,7 +1,14 @@
 """A connection that breaks at any round trip leaves each call wholly done or wholly undone, and the store goes on.
 
 Every kind of write transaction is run through a proxy that cuts the connection at the first round trip of it, at the
-second, and so on to the last.
+last, and at some between them.
+
+Two calls may be found half done, in one way each, and in no other:
+
+- A claim may settle the timers that have passed in a transaction of its own before it claims. The next claim would
+  settle them just the same.
+- A commit may take its lease in a transaction of its own, directly after everything else. Cut between the two, it has
+  done all but the lease, and nobody holds the messages.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from localqueue.errors import QueueStoreUnavailableError
 from tests.crash.scenarios import SCENARIOS
 from tests.faults.cutting import connected, rehearse, run, vanish
 from tests.faults.proxy import Proxy
-from tests.faults.stores import SERVERS, shared
+from tests.stores import SERVERS, shared
 
 pytestmark = pytest.mark.slow
 
@@ -20,32 +27,36 @@ pytestmark = pytest.mark.slow
 FEW = ("put_one", "ack_with_puts_and_a_record", "lease_a_batch", "cancel_a_run")
 
 
-def cut_at_every_point(kind: str, name: str, *, journal: bool = False, for_good: bool = False) -> None:
+#: So many cuts of each scenario.
+MOST, MOST_FOR_GOOD = 9, 5
+
+
+def cut_all_over(kind: str, name: str, *, journal: bool = False, for_good: bool = False) -> None:
     server = shared(SERVERS[kind])
     with Proxy(server.port) as proxy, connected(server, proxy):
         rehearsal = rehearse(server, proxy, name, journal=journal)
         cuts = failures = 0
-        for nth, where in rehearsal.points():
+        for nth, where in rehearsal.points(MOST_FOR_GOOD if for_good else MOST):
             try:
                 outcome = run(server, proxy, rehearsal, lambda it: it.cut(nth, where, for_good=for_good))  # noqa: B023
             except Exception as error:
                 raise AssertionError(f"cut {where} round trip {nth} of {rehearsal.round_trips}") from error
             cuts += proxy.has_cut
             failures += outcome.failure is not None
-        assert cuts >= len(rehearsal.round_trips), "each call must have been cut"
+        assert cuts >= min(len(rehearsal.round_trips), MOST_FOR_GOOD), "each call must have been cut"
         assert failures or not for_good, "a call that can not reach its server must say so"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_cut_at_any_round_trip_leaves_each_call_wholly_done_or_undone(kind: str, name: str) -> None:
-    cut_at_every_point(kind, name)
+    cut_all_over(kind, name)
 
 
 @pytest.mark.parametrize("name", ["ack_with_puts_and_a_record", "settling_of_passed_timers"])
 @pytest.mark.parametrize("kind", SERVERS)
 def test_the_journal_is_written_with_the_change_or_not_at_all(kind: str, name: str) -> None:
-    cut_at_every_point(kind, name, journal=True)
+    cut_all_over(kind, name, journal=True)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -53,7 +64,7 @@ def test_the_journal_is_written_with_the_change_or_not_at_all(kind: str, name: s
 def test_a_server_that_is_gone_from_any_round_trip_on_fails_the_call_and_the_store_goes_on_when_it_is_back(
     kind: str, name: str
 ) -> None:
-    cut_at_every_point(kind, name, for_good=True)
+    cut_all_over(kind, name, for_good=True)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -73,5 +84,5 @@ def test_a_host_that_vanishes_in_the_middle_of_a_transaction_does_not_hold_up_th
     server = shared(SERVERS[kind])
     with Proxy(server.port) as proxy, connected(server, proxy):
         total = sum(rehearse(server, proxy, name).round_trips)
-        for nth in sorted({1, 2, total // 2, total - 1, total} - {0}):
+        for nth in sorted({max(1, total // 2), total}):
             vanish(server, proxy, name, nth)

@@ -11,7 +11,8 @@ from localqueue import PersistentQueue
 from localqueue.errors import QueueStoreUnavailableError
 from tests.faults.crews import at_work
 from tests.faults.proxy import Proxy
-from tests.faults.stores import SERVERS, on_server, shared, through
+from tests.faults.ways import through
+from tests.stores import SERVERS, on_server, shared
 from tests.unit.worker_steps import eventually
 
 pytestmark = pytest.mark.slow

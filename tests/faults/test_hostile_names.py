@@ -12,8 +12,8 @@ import pytest
 
 from localqueue.errors import QueueError
 from tests.crash.stores import Clock
-from tests.faults.hostile import POSITIONS, TEXTS, may_be_refused, put
-from tests.faults.stores import OPENERS, new_place
+from tests.faults.hostile import POSITIONS, TEXTS, may_be_refused, put, some_texts
+from tests.stores import OPENERS, SERVERS, new_place
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +34,12 @@ def bystander(store: Any) -> Any:
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_a_text_is_stored_and_read_back_equal_or_refused(kind: str, position: str, tmp_path: Path) -> None:
+    texts = some_texts(list(POSITIONS).index(position)) if kind in SERVERS else TEXTS  # a server takes its time
     with new_place(kind, tmp_path).open(clock=Clock()) as store:
         put(store, "bystander", run_id="bystander", dedupe_key="d", ordering_key="k")
         before = bystander(store)
         refused = []
-        for text in TEXTS:
+        for text in texts:
             try:
                 POSITIONS[position](store, text)
             except AssertionError as error:
@@ -51,7 +52,7 @@ def test_a_text_is_stored_and_read_back_equal_or_refused(kind: str, position: st
         if position == "queue":
             held = {name: [message.payload for message in store.scan(name)] for name in store.queues()}
             held.pop("bystander")
-            assert held == {text: [text] for text in TEXTS if text not in refused}
+            assert held == {text: [text] for text in texts if text not in refused}
         print(f"{kind}, {position}: refused {[text[:20] for text in refused]}")
 
 
@@ -60,6 +61,8 @@ def test_a_namespace_of_any_name_is_its_own_or_refused(kind: str, tmp_path: Path
     place = new_place(kind, tmp_path)
     accepted: list[str] = []
     for number, text in enumerate(TEXTS):
+        if kind in SERVERS and text not in some_texts(0):
+            continue
         try:
             with place.beside(text).open() as store:
                 assert store.namespace == text

@@ -18,7 +18,8 @@ from localqueue import PersistentQueue
 from localqueue.stores import listener
 from localqueue.testing.steps import PATIENCE
 from tests.faults.proxy import Proxy
-from tests.faults.stores import SERVERS, Place, on_server, shared, through
+from tests.faults.ways import through
+from tests.stores import SERVERS, Place, on_server, shared
 from tests.unit.worker_steps import eventually
 
 pytestmark = pytest.mark.slow

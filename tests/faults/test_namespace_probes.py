@@ -9,7 +9,7 @@ import pytest
 from localqueue.stores.port import QueueStore
 from tests.crash.stores import Clock
 from tests.faults.probes import PROBES, fill, picture
-from tests.faults.stores import OPENERS, SERVERS, new_place
+from tests.stores import OPENERS, SERVERS, new_place
 
 pytestmark = pytest.mark.slow
 

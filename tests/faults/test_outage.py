@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.crews import restart
-from tests.faults.stores import SERVERS, on_server, own_server
+from tests.faults.ways import own_server
+from tests.stores import SERVERS, on_server
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from localqueue import PersistentQueue, Worker, current_job
 from localqueue.idempotency import QueueIdempotencyStore
 from localqueue.policies import EffectivelyOnceDelivery, ReturnStoredResult
 from localqueue.testing.steps import PATIENCE
-from tests.faults.stores import SHARED, Place, new_place
+from tests.stores import SHARED, Place, new_place
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.crash, pytest.mark.slow]
 

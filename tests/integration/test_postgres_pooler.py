@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from localqueue.errors import LeaseLost, RecordConflict
+from localqueue.errors import LeaseLost, QueueStoreError, RecordConflict
 from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, RecordWrite, Settle
 from localqueue.stores.postgres import PostgresQueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
@@ -36,26 +36,27 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 4
-ignore_startup_parameters = extra_float_digits
+ignore_startup_parameters = {ignored}
 """
 
 
 @pytest.fixture(scope="module")
 def pooler() -> Iterator[Any]:
-    """Starts one PgBouncer for the module, in front of the server it is first asked for; its address."""
+    """Starts a PgBouncer for the module, in front of the server it is first asked for, one for each setting; its
+    address."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("PgBouncer is not installed: run ./script/test, or install the package pgbouncer")
-    folder = Path(tempfile.mkdtemp(prefix="localqueue-pgbouncer-"))
-    port = free_port()
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        started: list[str] = []
+        started: dict[str, str] = {}
 
-        def start(server: Postgres) -> str:
-            if not started:
+        def start(server: Postgres, ignored: str = "extra_float_digits") -> str:
+            if ignored not in started:
+                folder = Path(tempfile.mkdtemp(prefix="localqueue-pgbouncer-"))
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                port = free_port()
                 settings = folder / "pgbouncer.ini"
-                settings.write_text(_SETTINGS.format(server=server.port, port=port))
+                settings.write_text(_SETTINGS.format(server=server.port, port=port, ignored=ignored))
                 who: dict[str, Any] = {}
                 if os.geteuid() == 0:  # it refuses to run as root
                     user = pwd.getpwnam("postgres")
@@ -67,9 +68,9 @@ def pooler() -> Iterator[Any]:
                 )
                 stack.callback(process.wait, 20)
                 stack.callback(process.terminate)
-                started.append(f"postgresql://test@127.0.0.1:{port}/postgres")
-                _until_it_answers(started[0])
-            return started[0]
+                started[ignored] = f"postgresql://test@127.0.0.1:{port}/postgres"
+                _until_it_answers(started[ignored])
+            return started[ignored]
 
         yield start
 
@@ -180,6 +181,13 @@ def test_with_an_address_to_listen_at_they_are_woken(pooler: Any, postgres: Post
         assert not waiter.wait(0)
         put(elsewhere)
         assert waiter.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("ignored", ["extra_float_digits", "extra_float_digits, options"])
+def test_the_error_without_pooled_names_it(pooler: Any, postgres: Postgres, ignored: str) -> None:
+    """Whether the pooler refuses the settings of a session or drops them without a word."""
+    with pytest.raises(QueueStoreError, match="pooled=True"):
+        PostgresQueueStore(pooler(postgres, ignored), namespace=secrets.token_hex(6))
 
 
 def test_put_inside_a_transaction_of_the_user_works_too(

@@ -9,7 +9,7 @@ from typing import Any
 
 from localqueue import AsyncWorker, PersistentQueue, Worker
 from localqueue.policies import EffectivelyOnceDelivery
-from tests.faults.stores import OPENERS, new_place
+from tests.stores import OPENERS, new_place
 
 KINDS = tuple(OPENERS)
 

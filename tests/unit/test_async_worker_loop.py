@@ -51,9 +51,9 @@ class _WaiterWitness:
         self._waiter = waiter
         self._witness = witness
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def heard(self, timeout: float | None = None) -> bool:
         self._witness._note("wait")
-        return bool(self._waiter.wait(timeout))
+        return bool(self._waiter.heard(timeout))
 
     def interrupt(self) -> None:
         self._waiter.interrupt()

@@ -30,7 +30,7 @@ from localqueue import (
 )
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import PATIENCE, Background
-from tests.faults.stores import OPENERS, new_place
+from tests.stores import OPENERS, new_place
 
 #: Children are forked from a server that has this module loaded, and inherit neither threads nor open stores.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -25,7 +25,7 @@ from localqueue import (
     QueueStore,
 )
 from localqueue.testing.harness import FakeClock
-from tests.faults.stores import new_place
+from tests.stores import new_place
 
 
 @pytest.fixture

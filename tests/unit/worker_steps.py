@@ -12,7 +12,7 @@ from typing import Any, Self
 from localqueue.stores.port import QueueStore
 from localqueue.testing.steps import PATIENCE
 from localqueue.workers import Settled, Worker
-from tests.faults.stores import OPENERS, new_place
+from tests.stores import OPENERS, new_place
 
 STORES = tuple(OPENERS)
 

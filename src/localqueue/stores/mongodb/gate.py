@@ -6,8 +6,9 @@ claim. There is no moment between looking and claiming, and an everyday claim pa
 the workers that are paused while others are served; claims of the others pass it.
 
 Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for
-a short while, and whatever it adds itself is known at once. So a message that another process delayed by less than that
-can be overtaken by ready ones for that long. A claim that finds nothing always looks.
+a short while, and whatever it adds itself is known at once. What is a little older is good for one more claim, so that
+a consumer who was just woken gets its message without delay. So a message that another process delayed by less than
+that can be overtaken by ready ones for that long. A claim that finds nothing always looks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from localqueue.stores.mongodb.server import Server
 
 _LOOK_AGAIN = 0.05
+_ONCE_MORE = 1.5  # a little longer than a waiting consumer goes without a look
+
+
+class _Look(NamedTuple):
+    at: float
+    due: float
+    used: bool = False  # beyond its time
 
 
 class Looks:
@@ -32,23 +40,32 @@ class Looks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[int, tuple[float, float]] = {}  # when it was looked, and when to look again
+        self._known: dict[int, _Look] = {}
 
     def wanted(self, queue: int, now: float) -> bool:
         known = self._known.get(queue)
-        return known is None or not known[0] <= now < known[1]
+        if known is None or not known.at <= now < known.due:
+            return True
+        if now < known.at + _LOOK_AGAIN:
+            return False
+        with self._lock:
+            known = self._known.get(queue)
+            if known is None or known.used or not known.at <= now < min(known.due, known.at + _ONCE_MORE):
+                return True
+            self._known[queue] = known._replace(used=True)
+            return False
 
     def looked(self, queue: int, now: float, next_due: float) -> None:
         with self._lock:
-            self._known[queue] = (now, min(next_due, now + _LOOK_AGAIN))
+            self._known[queue] = _Look(now, next_due)
 
     def timer(self, queue: int, at: float | None) -> None:
         """This process has set a timer."""
         if at is not None:
             with self._lock:
                 known = self._known.get(queue)
-                if known is not None and at < known[1]:
-                    self._known[queue] = (known[0], at)
+                if known is not None and at < known.due:
+                    self._known[queue] = known._replace(due=at)
 
     def forget(self, queue: int) -> None:
         with self._lock:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Of a message whose ack sets nothing else free and is of no interest to a journal.
 _NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
 
+_MOST_FOLLOWED = 10_000
+
 
 def insert(store: MongoDBQueueStore, document: dict[str, Any]) -> None:
     """Raises the driver's own error when an index or the journal's validator refuses the document."""
@@ -91,8 +93,23 @@ def enqueue_one(store: MongoDBQueueStore, message: NewMessage) -> Enqueued | Non
     return Enqueued("stored", STATES[document["s"]], now)
 
 
+def learn(store: MongoDBQueueStore, claimed: Sequence[dict[str, Any]]) -> None:
+    """Remember which of these messages take a transaction to ack, to save a try that would be in vain."""
+    if len(store.followed) < _MOST_FOLLOWED:
+        store.followed.update(one["_id"] for one in claimed if not _NOTHING_FOLLOWS.keys().isdisjoint(one))
+
+
+def _known_to_need_more(store: MongoDBQueueStore, keys: Sequence[int]) -> bool:
+    if not store.followed or store.followed.isdisjoint(keys):
+        return False
+    store.followed.difference_update(keys)
+    return True
+
+
 def ack_one(store: MongoDBQueueStore, queue: int, key: int, token: int) -> bool:
     """Whether it was acked; if not, it may still take a transaction."""
+    if _known_to_need_more(store, [key]):
+        return False
     query = {"_id": Int64(key), "q": queue, "s": INFLIGHT, "a": token, **_NOTHING_FOLLOWS}
     with store.server.call():
         return bool(store.server.messages.delete_one(query).deleted_count)
@@ -113,6 +130,8 @@ def _ack_many(store: MongoDBQueueStore, settles: Sequence[Settle]) -> bool:
         if key is None or queue is None:
             return False
         groups.setdefault((queue, one.token), []).append(Int64(key))
+    if _known_to_need_more(store, [key for keys in groups.values() for key in keys]):
+        return False
 
     def work(session: Any) -> None:
         for (queue, token), keys in groups.items():

@@ -13,9 +13,7 @@ waited for its end.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,15 +21,13 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument
 
 from localqueue.errors import QueueStoreError
-from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
-from localqueue.stores import rules
+from localqueue.events.journal import JOURNAL_CODES
 from localqueue.stores.mongodb.rows import INFLIGHT
 from localqueue.stores.mongodb.server import Server
 from localqueue.stores.mongodb.transaction import transact
 
 if TYPE_CHECKING:
-    from localqueue.ids import Mint
-    from localqueue.stores.mongodb.tx import Tx
+    pass
 
 _SEQ_BITS = 40  # of an entry's _id; the bits above are its namespace
 _SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
@@ -81,26 +77,26 @@ class Journal:
             return_document=ReturnDocument.AFTER,
             session=session,
         )
-        first = _base(self.namespace) + switch["last"] - count + 1
+        first = base_of(self.namespace) + switch["last"] - count + 1
         journal = server.database.lq_journal
         journal.insert_many([one.document(first + n, now) for n, one in enumerate(self._entries)], session=session)
         self._entries = []
         keep_events, keep_seconds = switch.get("keep_events"), switch.get("keep_seconds")
         if keep_events is not None or keep_seconds is not None:
             oldest = journal.find(entries_of(self.namespace), {"at": 1}, session=session).sort("_id", 1)
-            beyond = _base(self.namespace) + switch["last"] - (keep_events or switch["last"])
+            beyond = base_of(self.namespace) + switch["last"] - (keep_events or switch["last"])
             since = -math.inf if keep_seconds is None else now - keep_seconds
             gone = [one["_id"] for one in oldest.limit(2 * count + _SPARE) if one["_id"] <= beyond or one["at"] < since]
             if gone:
                 journal.delete_many({"_id": {"$in": gone}}, session=session)
 
 
-def _base(namespace: int) -> int:
+def base_of(namespace: int) -> int:
     return namespace << _SEQ_BITS
 
 
 def entries_of(namespace: int, after: int = 0) -> dict[str, Any]:
-    return {"_id": {"$gt": Int64(_base(namespace) + max(after, 0)), "$lt": Int64(_base(namespace + 1))}}
+    return {"_id": {"$gt": Int64(base_of(namespace) + max(after, 0)), "$lt": Int64(base_of(namespace + 1))}}
 
 
 def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:
@@ -130,56 +126,3 @@ def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:
             queues = [one["_id"] for one in server.queues.find({"n": namespace}, {"_id": 1})]
             inflight = {"q": {"$in": queues}, "s": INFLIGHT, "due": {"$exists": True}, "j": None}
             server.messages.update_many(inflight, {"$set": {"j": 1}})
-
-
-class KeepsJournal:
-    """The journal's part of the port."""
-
-    server: Server
-    ids: Mint
-    namespace_id: int
-    _write: Callable[[Callable[[Tx], Any]], Any]
-    _find_queue: Callable[[str], int | None]
-    _require_open: Callable[[], None]
-    name_of_queue: Callable[[int], str]
-
-    def enable_journal(self, *, keep_seconds: float | None = None, keep_events: int | None = None) -> None:
-        rules.check_retention(keep_seconds, keep_events)
-        self._require_open()
-        kept = {"keep_seconds": keep_seconds, "keep_events": None if keep_events is None else Int64(keep_events)}
-        switch(self.server, self.namespace_id, {"enabled": True, **kept})
-
-    def disable_journal(self) -> None:
-        self._require_open()
-        switch(self.server, self.namespace_id, {"enabled": False, "keep_seconds": None, "keep_events": None})
-
-    def journal_enabled(self) -> bool:
-        self._require_open()
-        with self.server.call():
-            found = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
-        return found is not None and bool(found["enabled"])
-
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if limit == 0 or (queue is not None and wanted is None):
-            return []
-        self._require_open()
-        query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
-        with self.server.long_read():
-            found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
-        return [self._event(entry) for entry in found]
-
-    def _event(self, entry: dict[str, Any]) -> JournalEvent:
-        get, error = entry.get, entry.get("e")
-        return JournalEvent(
-            entry["_id"] - _base(self.namespace_id), entry["at"], JOURNAL_TYPES[entry["t"] - 1],
-            self.name_of_queue(entry["q"]), self.ids.id_of(entry["k"]), get("a"), get("w"),
-            None if error is None else json.loads(error), get("b"), get("co"),
-        )  # fmt: skip
-
-    def prune_events(self, *, older_than: float) -> int:
-        def work(tx: Tx) -> int:
-            query = entries_of(self.namespace_id) | {"at": {"$lte": tx.now - older_than}}
-            return int(self.server.database.lq_journal.delete_many(query, session=tx.session).deleted_count)
-
-        return int(self._write(work))

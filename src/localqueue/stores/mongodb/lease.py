@@ -2,8 +2,9 @@
 
 One message is claimed by one statement. Several are found first and then claimed each on the condition that nobody was
 quicker, in one write; what a claim marked with its stamp is its own. A transaction is needed only where a journal is
-kept or the leases of the worker are counted. A claim is never part of a larger transaction: whatever else a commit asks
-for is committed first, and claims of many workers at the head of a queue never undo it.
+kept, the leases of the worker are counted, or what is claimed is acked as well: to delete it in one statement would be
+to pass by the barrier of a pause and the guard of the journal. A claim is never part of a larger transaction: whatever
+else a commit asks for is committed first, and claims of many workers at the head of a queue never undo it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from localqueue.stores.mongodb import driver, gate, said
+from localqueue.stores.mongodb import driver, gate, hot, said
 from localqueue.stores.mongodb.due import settle_due
 from localqueue.stores.mongodb.records import by_keys
 from localqueue.stores.mongodb.rows import INFLIGHT, READY, Row, stored_message
 from localqueue.stores.mongodb.schema import CLAIM
 from localqueue.stores.mongodb.settle import ack
 from localqueue.stores.mongodb.tx import Tx
-from localqueue.stores.port import Changes, Lease, LeaseRequest, Settle, StoredMessage
+from localqueue.stores.port import Lease, LeaseRequest, StoredMessage
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
@@ -55,6 +56,8 @@ def lease(store: MongoDBQueueStore, queue: int, request: LeaseRequest) -> list[S
         looks.forget(queue)  # nothing is ready: look at the timers, whatever is known of them
     if not documents:
         return []
+    if not request.consume:
+        hot.learn(store, documents)
     if any("r" in one for one in documents):
         store.say([(said.RUN, 0)])
     return _with_records(store, request, documents)
@@ -78,11 +81,9 @@ def _claim(
 ) -> list[Document] | None:
     """What was claimed; None when the queue or the worker is paused."""
     counted = request.leased_by is not None and request.counted
-    if not store.journalled and not counted:
+    if not (store.journalled or counted or request.consume):
         try:
-            claim = _claim_one if limit == 1 else _claim_many
-            found = claim(store, queue, request, limit, now)
-            return _consume(store, request, found) if request.consume and found else found
+            return (_claim_one if limit == 1 else _claim_many)(store, queue, request, limit, now)
         except JournalKept:
             store.journalled = True
     return store._write(lambda tx: _claim_in(tx, queue, request, limit))
@@ -98,13 +99,6 @@ def _changes(store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: f
         else:
             changed[name] = value
     return {"$set": changed, "$inc": {"a": 1}, "$unset": gone}
-
-
-def _consume(store: MongoDBQueueStore, request: LeaseRequest, claimed: list[Document]) -> list[Document]:
-    """Ack what was claimed, at most once: who does not come to that has not got the messages, and nobody loses them."""
-    acks = [Settle(request.queue, store.ids.id_of(one["_id"]), "ack", one["a"]) for one in claimed]
-    settled = store.commit(Changes(settle=acks, strict=False)).settled
-    return [one for one, acked in zip(claimed, settled, strict=True) if acked]
 
 
 def _claim_one(
@@ -193,10 +187,12 @@ def _claim_in(tx: Tx, queue: int, request: LeaseRequest, limit: int) -> list[Doc
         row.attempts += 1
         row.due_at, row.leased_at = tx.now + request.timeout, tx.now
         row.leased_by, row.most = request.leased_by, request.max_attempts
-        tx.save(row)
+        if not request.consume:
+            tx.save(row)
         tx.record("leased", row)
         claimed.append({name: value for name, value in document.items() if name not in ("lb", "m")} | row.fields())
     if request.consume:  # at most once: the claim is also the ack
+        tx.said |= {(said.ROOM, queue)} if rows else set()
         for row in rows:
             ack(tx, row)
     if claimed and request.leased_by is not None and request.counted:

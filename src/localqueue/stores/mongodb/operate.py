@@ -21,7 +21,7 @@ from localqueue.stores.mongodb.tx import Tx
 from localqueue.stores.port import Settle
 
 if TYPE_CHECKING:
-    from localqueue.stores.mongodb.store import MongoDBQueueStore
+    from localqueue.stores.mongodb.base import Base
 
 _A_PIECE = 5000
 
@@ -182,7 +182,7 @@ def set_paused(tx: Tx, name: str, worker: str | None, paused: bool) -> None:
         tx.said.add((said.READY, number))
 
 
-def heartbeat(store: MongoDBQueueStore, queue: int, worker_id: str, leases: int) -> None:
+def heartbeat(store: Base, queue: int, worker_id: str, leases: int) -> None:
     """One statement, and nothing that has to outlive a crash of the server."""
     workers = store.server.database.lq_workers.with_options(write_concern=store.server.soon)
     update: dict[str, Any] = {"$set": {"last_seen": store.now()}, "$inc": {"leases": leases}}

@@ -24,6 +24,7 @@ from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.mongodb import driver, schema
 from localqueue.stores.mongodb.clock import ServerClock
 from localqueue.stores.mongodb.gate import Looks
+from localqueue.stores.mongodb.orphans import Aborts, Orphans
 
 DEFAULT_DATABASE = "localqueue"
 
@@ -67,6 +68,7 @@ class Server:
         self.pid = os.getpid()
         self.clock = ServerClock(self._ask)
         self.looks = Looks()
+        self.aborts, self.orphans = Aborts(), Orphans(self)
         try:
             with driver.translated(self.url):
                 self.client: Any = pymongo.MongoClient(
@@ -78,7 +80,7 @@ class Server:
                     tz_aware=False,
                     appname="localqueue",
                     socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                    event_listeners=[_NewPrimary(self)],
+                    event_listeners=[_NewPrimary(self), self.aborts],
                 )
         except (ValueError, TypeError) as error:
             raise ValueError(f"can not open {self.url}: {error}") from error
@@ -120,6 +122,7 @@ class Server:
         return collection.with_options(read_concern=self.snapshot)
 
     def close(self) -> None:
+        self.orphans.end()
         self.client.close()
 
 

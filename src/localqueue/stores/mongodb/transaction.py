@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bson.errors import BSONError
@@ -17,13 +18,14 @@ from localqueue.stores.mongodb.server import Server
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+_ABORT_WITHIN = 0.5  # seconds, whatever is left of the call's own time
 
 
 class Again(Exception):
     """What the transaction has seen is out of date: it has to begin anew."""
 
 
-def transact(server: Server, work: Callable[[Any], T], *, restarted: Callable[[], None] = lambda: None) -> T:
+def transact(server: Server, work: Callable[[Any], T]) -> T:
     """Run `work(session)` and commit. Nothing of it is applied when it raises.
 
     A transaction that met another one, or whose connection was lost before the commit, is run again until the server's
@@ -33,29 +35,50 @@ def transact(server: Server, work: Callable[[Any], T], *, restarted: Callable[[]
     pause = _FIRST_PAUSE
     while True:
         try:
-            with server.client.start_session(causal_consistency=False) as session:
-                session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
+            with _session(server) as held:
+                held.session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
                 try:
                     with driver.deadline(deadline):
-                        result = work(session)
+                        result = work(held.session)
                 except BaseException:
-                    with suppress(PyMongoError), driver.deadline(deadline):
-                        if session.in_transaction:
-                            session.abort_transaction()
+                    _abort(server, held)
                     raise
-                _commit(session, deadline)
+                _commit(held, deadline)
                 return result
         except Again as error:
-            if time.monotonic() >= deadline:
-                raise driver.locked(server.url) from error
+            in_the_way: Exception = driver.locked(server.url)
+            in_the_way.__cause__ = error
         except PyMongoError as error:
-            if not _may_run_again(error) or time.monotonic() >= deadline:
-                raise driver.translate(error, server.url) from error
+            in_the_way = driver.translate(error, server.url)
+            in_the_way.__cause__ = error
+            if not _may_run_again(error):
+                raise in_the_way from error
         except BSONError as error:
             raise driver.translate(error, server.url) from error
-        restarted()
         time.sleep(min(pause * random.uniform(0.3, 1.0), max(0.0, deadline - time.monotonic())))
         pause = min(pause * 2, _LONGEST_PAUSE)
+        if time.monotonic() >= deadline:
+            raise in_the_way
+
+
+@dataclass(slots=True)
+class _Held:
+    """A session, and whether its transaction may be left open on the server."""
+
+    session: Any
+    orphaned: bool = False
+
+
+@contextmanager
+def _session(server: Server) -> Iterator[_Held]:
+    held = _Held(server.client.start_session(causal_consistency=False))
+    try:
+        yield held
+    finally:
+        if held.orphaned:
+            server.orphans.add(held.session)
+        else:
+            held.session.end_session()
 
 
 def _may_run_again(error: Any) -> bool:
@@ -64,13 +87,26 @@ def _may_run_again(error: Any) -> bool:
     return transient or driver.is_conflict(error) or driver.code_of(error) == driver.DUPLICATE
 
 
-def _commit(session: Any, deadline: float) -> None:
+def _abort(server: Server, held: _Held) -> None:
+    """Abort, within a time of its own: the call's may be used up."""
+    server.aborts.begin()
+    held.orphaned = True
+    with suppress(PyMongoError), driver.deadline(time.monotonic() + _ABORT_WITHIN):
+        held.session.abort_transaction()
+    held.orphaned = not server.aborts.answered
+
+
+def _commit(held: _Held, deadline: float) -> None:
+    held.orphaned = True
     while True:
         try:
             with driver.deadline(deadline):
-                session.commit_transaction()
+                held.session.commit_transaction()
+            held.orphaned = False
             return
         except PyMongoError as error:
-            if not error.has_error_label("UnknownTransactionCommitResult") or time.monotonic() >= deadline:
+            unknown = bool(error.has_error_label("UnknownTransactionCommitResult"))
+            held.orphaned = unknown or driver.code_of(error) is None  # the server has not said what became of it
+            if not unknown or time.monotonic() >= deadline:
                 raise
         time.sleep(0.01)

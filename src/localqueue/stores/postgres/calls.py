@@ -94,7 +94,11 @@ class Calls:
         for attempt in (1, 2):
             try:
                 with self._pool.connection() as connection:
-                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    # It locks nothing, and what is done with one page may take longer than a transaction may idle.
+                    connection.execute(
+                        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                        "SET LOCAL idle_in_transaction_session_timeout = 0"
+                    )
                     result = work(lambda statement, values=(): connection.execute(statement, values, binary=True))
                     connection.execute("COMMIT")
                     return result

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from localqueue.errors import QueueStoreError, QueueStoreReadOnlyError
 from localqueue.ids import new_secret
-from localqueue.stores.postgres import driver
+from localqueue.stores.postgres import driver, patience
 from localqueue.stores.postgres.statements import Statements
 
 #: Has the system notice, within about a minute, that the other end is gone although nobody said so.
@@ -18,6 +18,9 @@ _KEEPALIVE = {
     "tcp_user_timeout": 30_000,
 }
 _PREPARE_AFTER = 2
+
+#: The same for the server, which keeps what a host has locked until it finds out that the host is gone.
+_KEPT_ALIVE = "-c tcp_keepalives_idle=20 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4"
 
 #: The tables swing between empty and millions of rows faster than they are analysed, so plans are not left to
 #: statistics: everything is looked up by index. Behind a pooler, where nothing can be set for a session, our functions
@@ -43,7 +46,11 @@ def conninfo(url: str, *, timeout: float, pooled: bool) -> str:
         **given,
     }
     if not pooled:  # a pooler has sessions of its own and takes no options for them
-        ours = f"{_PLANNING} -c lock_timeout={_milliseconds(timeout)} -c default_transaction_isolation=read\\ committed"
+        ours = (
+            f"{_PLANNING} {_KEPT_ALIVE} -c lock_timeout={_milliseconds(timeout)} "
+            f"-c idle_in_transaction_session_timeout={idle_timeout(timeout)} "
+            "-c default_transaction_isolation=read\\ committed"
+        )
         wanted["options"] = f"{given.get('options', '')} {ours}".strip()
     return str(psycopg.conninfo.make_conninfo("", **wanted))
 
@@ -52,23 +59,58 @@ def _milliseconds(timeout: float) -> int:
     return max(1, min(int(timeout * 1000), 2_000_000_000))
 
 
+def idle_timeout(timeout: float) -> int:
+    """Milliseconds after which the server ends a transaction whose host says nothing more.
+
+    Others, which wait for its locks as long as `timeout`, shall still get them.
+    """
+    return min(max(1000, _milliseconds(timeout) // 3), 10_000)
+
+
 def lock_timeout(timeout: float) -> str:
     return f"{_milliseconds(timeout)}ms"
 
 
-def connect(info: str, *, pooled: bool) -> Any:
+def connect(info: str, *, pooled: bool, timeout: float) -> Any:
     """A connection whose statements are transactions of their own unless one is begun."""
-    psycopg = driver.load()
-    return psycopg.connect(
+    return patience.connect(
         info,
-        autocommit=True,
-        cursor_factory=psycopg.RawCursor,
+        patience=patience.of_timeout(timeout),
+        ask_at=None if pooled else info,  # behind a pooler nobody knows which session is ours
         prepare_threshold=None if pooled else _PREPARE_AFTER,
     )
 
 
-def require_writable(connection: Any, url: str) -> None:
-    if connection.execute("SELECT pg_is_in_recovery()").fetchone()[0]:
+class Found(NamedTuple):
+    """What a store sees when it is opened; the version is 0 when nothing of ours is there."""
+
+    standby: bool
+    fsync: str
+    synchronous_commit: str
+    as_asked: bool  # whether the session has the settings that we asked for
+    version: int
+    namespace: tuple[int, int] | None
+
+
+_BARE = (
+    "SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), "
+    "current_setting('plan_cache_mode') = 'force_generic_plan'"
+)
+
+
+def look(connection: Any, sql: Statements, name: str) -> Found:
+    """One round trip where everything is in place already."""
+    psycopg = driver.load()
+    try:
+        *seen, version, row, secret = connection.execute(sql.OPENING, (name.encode(),)).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        seen, version, row = list(connection.execute(_BARE).fetchone()), 0, None
+    standby, fsync, commit, as_asked = seen
+    return Found(standby, fsync, commit, as_asked, version, None if row is None else (int(row), int(secret)))
+
+
+def require_writable(found: Found, url: str) -> None:
+    if found.standby:
         raise QueueStoreReadOnlyError(
             f"the PostgreSQL server at {url!r} is a standby, which can not be written; connect to the primary, for "
             "example with target_session_attrs=read-write in the address",
@@ -76,12 +118,18 @@ def require_writable(connection: Any, url: str) -> None:
         )
 
 
-def require_durability(connection: Any, url: str) -> None:
+def require_session(found: Found, url: str) -> None:
+    """That what we left behind in a session will be there for the next transaction."""
+    if not found.as_asked:
+        raise QueueStoreError(
+            driver.behind_a_pooler(url, "the session does not have the settings we asked for"), path=url
+        )
+
+
+def require_durability(found: Found, url: str) -> None:
     """That the server has every commit on disk before it confirms it."""
-    fsync, commit = connection.execute(
-        "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
-    ).fetchone()
-    for setting, value, good in (("fsync", fsync, ("on",)), ("synchronous_commit", commit, _SYNCED)):
+    for setting, good in (("fsync", ("on",)), ("synchronous_commit", _SYNCED)):
+        value = getattr(found, setting)
         if value not in good:
             raise QueueStoreError(
                 f"durability='power' needs the PostgreSQL server at {url!r} to sync every commit, and it has "

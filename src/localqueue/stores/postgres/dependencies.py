@@ -12,8 +12,7 @@ from localqueue.stores.wiring import Wiring
 
 def wait_for(tx: Tx, dependent: int, after: Sequence[str], wiring: Wiring) -> int:
     """Record what a message comes after; how many of them are not acked yet."""
-    upstream = dict.fromkeys(wiring.aliases.get(one, one) for one in after)
-    return sum(_add_edge(tx, one, dependent, wiring) for one in upstream)
+    return _add_edges(tx, [wiring.aliases.get(one, one) for one in after], dependent, wiring)
 
 
 def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
@@ -27,7 +26,7 @@ def add_edges(tx: Tx, edges: Sequence[Edge], wiring: Wiring) -> None:
             raise CircularDependency(
                 f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
             )
-        if _add_edge(tx, wiring.aliases.get(edge.upstream, edge.upstream), message.key, wiring):
+        if _add_edges(tx, [wiring.aliases.get(edge.upstream, edge.upstream)], message.key, wiring):
             grow = "UPDATE localqueue.lq_messages SET waiting_on = waiting_on + 1 WHERE key = $1"
             tx.run_sql(grow, (message.key,))
 
@@ -47,26 +46,42 @@ def _waits_for(tx: Tx, waiting: int | None, upstream: int) -> bool:
     return found.fetchone() is not None
 
 
-def _add_edge(tx: Tx, upstream: str, dependent: int, wiring: Wiring) -> int:
+def _add_edges(tx: Tx, upstream: Sequence[str], dependent: int, wiring: Wiring) -> int:
+    """Have a message wait for others; how many of them are not acked yet and were not waited for before."""
+    keys = {_key_of(tx, one): one for one in upstream}
+    if not keys:
+        return 0
+    queues = "SELECT DISTINCT queue FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[]) ORDER BY queue"
+    for (queue,) in tx.run_sql(queues, (list(keys),)).fetchall():
+        tx.hold(queue)
+    pending = tx.execute(tx.sql.MARK_UPSTREAM, (sorted(keys),)).fetchall()
+    _require_acked(tx, {key: keys[key] for key in keys.keys() - {key for key, _ in pending}}, wiring)
+    for queue in {queue for _, queue in pending}:
+        tx.touch(queue)  # a claim passes a row by that is locked
+    return int(
+        tx.run_sql(
+            "INSERT INTO localqueue.lq_dependencies (upstream, dependent) "
+            "SELECT key, $2::bigint FROM unnest($1::bigint[]) AS key ON CONFLICT DO NOTHING",
+            ([key for key, _ in pending], dependent),
+        ).rowcount
+    )
+
+
+def _key_of(tx: Tx, upstream: str) -> int:
     key = tx.store.ids.key_of(upstream)
     if key is None:
         raise UnknownMessage(
             f"no message {upstream!r} was ever put into this store; after= takes ids that put() returned"
         )
-    found = tx.run_sql("SELECT queue FROM localqueue.lq_messages WHERE key = $1", (key,)).fetchone()
-    if found is not None:
-        tx.hold(found[0])
-        mark = "UPDATE localqueue.lq_messages SET dependents = true WHERE key = $1 RETURNING queue"
-        found = tx.run_sql(mark, (key,)).fetchone()
-    if found is None:
-        gone = tx.run_sql("SELECT 1 FROM localqueue.lq_removed WHERE key = $1", (key,)).fetchone()
-        if gone or upstream in wiring.dropped:
-            raise UnknownMessage(f"message {upstream!r} was removed without being acked; nothing can come after it")
-        return 0
-    tx.touch(found[0])  # a claim passes a row by that is locked
-    return int(
-        tx.run_sql(
-            "INSERT INTO localqueue.lq_dependencies (upstream, dependent) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-            (key, dependent),
-        ).rowcount
-    )
+    return key
+
+
+def _require_acked(tx: Tx, gone: dict[int, str], wiring: Wiring) -> None:
+    """That these messages, which are there no more, were not removed in another way."""
+    if not gone:
+        return
+    find = "SELECT key FROM localqueue.lq_removed WHERE key = ANY ($1::bigint[])"
+    removed = {key for (key,) in tx.run_sql(find, (list(gone),)).fetchall()}
+    for key, one in gone.items():
+        if key in removed or one in wiring.dropped:
+            raise UnknownMessage(f"message {one!r} was removed without being acked; nothing can come after it")

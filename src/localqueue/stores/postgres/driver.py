@@ -23,6 +23,8 @@ _UNIQUE = "23505"
 _LOCK_TIMEOUT = "55P03"
 _READ_ONLY = {"25006"}
 _TOO_MANY = "53300"
+_IDLE_TOO_LONG = "25P03"
+_STATEMENT_GONE = {"26000", "42P05"}  # a prepared statement is not there, or is there already
 
 
 def load() -> Any:
@@ -58,7 +60,7 @@ def is_lost(error: BaseException) -> bool:
     """Whether the server went away, as opposed to having refused something."""
     state = sqlstate(error)
     if state:
-        return state.startswith(("08", "57P"))
+        return state.startswith(("08", "57P")) or state == _IDLE_TOO_LONG
     return type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
 
 
@@ -73,6 +75,14 @@ def without_password(url: str) -> str:
         host = f"{user.partition(':')[0]}@{host}"
     query = "&".join(p for p in parts.query.split("&") if not p.lower().startswith(("password", "sslpassword")))
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def behind_a_pooler(url: str, said: str) -> str:
+    return (
+        f"PostgreSQL queue store at {url!r} seems to be behind a pooler in transaction mode, such as PgBouncer, which "
+        "gives each transaction another session: open the store with pooled=True, and with listen_url= for the server "
+        f"itself ({said})"
+    )
 
 
 def translate(error: BaseException, url: str) -> Exception:
@@ -92,6 +102,8 @@ def translate(error: BaseException, url: str) -> Exception:
             f"{where} is locked by another transaction for longer than timeout=; nothing was changed ({said})",
             path=url,
         )
+    if state in _STATEMENT_GONE or "startup parameter" in said:
+        return QueueStoreError(behind_a_pooler(url, said), path=url)
     if state == _TOO_MANY or is_lost(error):
         return QueueStoreUnavailableError(
             f"{where} can not be reached, or went away during the call ({said})", path=url

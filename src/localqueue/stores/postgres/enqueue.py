@@ -195,9 +195,8 @@ def _find_duplicate(tx: Tx, message: NewMessage, wiring: Wiring) -> Enqueued | N
 def _is_full(tx: Tx, name: str, maxsize: int) -> bool:
     """Whether that many messages are ready or blocked, counting those that have just become due as what they are."""
     queue = tx.queue_id(name)
-    (gained,) = tx.execute(tx.sql.LOAD_BY_TIMERS, (queue, tx.now)).fetchone()
-    (found,) = tx.execute(tx.sql.LOAD_UP_TO, (queue, maxsize - gained)).fetchone()
-    return bool(found + gained >= maxsize)
+    (load,) = tx.execute(tx.sql.LOAD_UP_TO, (queue, tx.now, maxsize)).fetchone()
+    return bool(load >= maxsize)
 
 
 def _count_dropped(tx: Tx, name: str) -> None:

@@ -25,7 +25,7 @@ class PostgresListener(Listener):
         os.set_blocking(self._wakeup, False)
 
     def connect(self) -> None:
-        self._connection = connecting.connect(self._info, pooled=False)
+        self._connection = connecting.connect(self._info, pooled=False, timeout=_ANSWER_WITHIN)
         self._channels = set()
 
     def subscribe(self, channels: Iterable[str]) -> None:

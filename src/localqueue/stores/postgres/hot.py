@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from localqueue.errors import IdTaken
+from localqueue.errors import IdTaken, QueueStoreUnavailableError
 from localqueue.stores.observing import _Watched
 from localqueue.stores.port import (
     STATES,
@@ -60,6 +60,7 @@ class HotPaths(ReadsQueues):
         self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
         self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
         self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
+        self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
         self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
         self._said = self.channel.encode()
 
@@ -90,15 +91,25 @@ class HotPaths(ReadsQueues):
         now = self._given_now()
         values = int8(key), int4(row), int4(token), None if now is None else str(now).encode()
         try:
-            acked = self._on_a_link(lambda link: self._ack_one.run(link, values)).command_tuples
-        except self._driver_error as error:
-            raise driver.translate(error, self._url) from error
+            acked = self._ack_hot(values)
+        except QueueStoreUnavailableError:
+            # It may have been done or not. If it was not, it is now; of a message that is gone nobody can say who
+            # acked it, so that stays an error.
+            acked = self._ack_hot(values)
+            if not acked and self.get(queue, message_id) is None:
+                raise
         if acked:
             self._wake.touched((queue_token(queue),))
             return True
         settle = Settle(queue, message_id, "ack", token)
         done: Committed = self._write(lambda tx: apply(tx, Changes(settle=(settle,), strict=False)), [queue])
         return done.settled[0]
+
+    def _ack_hot(self, values: Sequence[bytes | None]) -> bool:
+        try:
+            return bool(self._on_a_link(lambda link: self._ack_one.run(link, values)).command_tuples)
+        except self._driver_error as error:
+            raise driver.translate(error, self._url) from error
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
@@ -140,8 +151,9 @@ class HotPaths(ReadsQueues):
         if len(rows) > 1:
             rows.sort(key=_place_in_line)
         elif not rows:
-            due = self._one(self.sql.IS_DUE, (now, queue, raw_or_none(request.leased_by)))
-            return None if due is not None and due[0] else []
+            asked = values[0], values[1], values[4]
+            due = self._on_a_link(lambda link: self._is_due.run(link, asked), again=True)
+            return None if due.get_value(0, 0) == TRUE else []
         return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
 
     def commit(self, changes: Changes) -> Committed:

@@ -16,9 +16,11 @@ from typing import Any
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreLockedError
 from localqueue.stores.postgres import driver
+from localqueue.stores.postgres.patience import answer
 
 _IDLE = 0  # libpq's state of a connection with no transaction open
 _DOUBTFUL = 30.0  # seconds of idleness after which a connection is asked whether it still lives
+_ANSWER = 3.0  # seconds it has for that
 
 
 class Link:
@@ -138,14 +140,16 @@ class Pool:
 
 def _answers(link: Link) -> bool:
     with suppress(Exception):
-        link.connection.execute("SELECT 1")
-        return True
+        return bool(link.connection.answers_within(_ANSWER))
     return False
 
 
 def roll_back(connection: Any) -> None:
     """Undo the open transaction. Not through the driver, which would throw away all prepared statements with it."""
-    connection.pgconn.exec_(b"ROLLBACK")
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    connection.pgconn.send_query(b"ROLLBACK")
+    answer(connection, poll)
 
 
 def _rolled_back(connection: Any) -> bool:

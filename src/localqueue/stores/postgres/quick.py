@@ -7,12 +7,12 @@ form: numbers in network order, text and bytea as they are, None as NULL.
 
 from __future__ import annotations
 
-import select
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 from localqueue.stores.postgres import driver
+from localqueue.stores.postgres.patience import answer
 from localqueue.stores.postgres.pool import Link
 
 int2 = struct.Struct(">h").pack
@@ -87,18 +87,11 @@ class Quick:
             pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
         else:
             if name not in link.prepared:
-                _checked(link, pgconn.prepare(name, self._statement))
+                pgconn.send_prepare(name, self._statement)
+                _checked(link, answer(link.connection, link.poll))
                 link.prepared.add(name)
             pgconn.send_query_prepared(name, values, formats, _BINARY)
-        while pgconn.flush():
-            _wait_to_send(link)
-        while pgconn.is_busy():
-            link.poll.poll()
-            pgconn.consume_input()
-        result = pgconn.get_result()
-        while pgconn.get_result() is not None:
-            pass
-        return _checked(link, result)
+        return _checked(link, answer(link.connection, link.poll))
 
     def rows(self, link: Link, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
         """The rows of the result, with the driver's own conversion."""
@@ -121,12 +114,3 @@ def _checked(link: Link, result: Any) -> Any:
     if result is None or link.pgconn.status == _BAD:
         raise psycopg.OperationalError(link.pgconn.error_message.decode("utf-8", "replace") or "the connection is lost")
     raise psycopg.errors.error_from_result(result)
-
-
-def _wait_to_send(link: Link) -> None:
-    """Until more of a large value can be sent; what the server says meanwhile is taken in."""
-    poll = select.poll()
-    poll.register(link.pgconn.socket, select.POLLIN | select.POLLOUT)
-    for _, events in poll.poll():
-        if events & ~select.POLLOUT:
-            link.pgconn.consume_input()

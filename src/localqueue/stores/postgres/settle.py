@@ -43,17 +43,12 @@ def follow_ack(tx: Tx, message: Current) -> None:
 
 
 def _free_dependents(tx: Tx, upstream: int) -> None:
-    waiting = tx.run_sql(
-        "DELETE FROM localqueue.lq_dependencies WHERE upstream = $1 RETURNING dependent", (upstream,)
-    ).fetchall()
-    for (key,) in sorted(waiting):
-        message = tx.current(key)
-        if message is None:
-            continue
-        lower = "UPDATE localqueue.lq_messages SET waiting_on = waiting_on - 1 WHERE key = $1 RETURNING waiting_on"
-        (left,) = tx.run_sql(lower, (key,)).fetchone()
-        if left == 0 and message.state == WAITING:
-            message = message._replace(waiting_on=0)
+    freed = tx.execute(tx.sql.FREE_DEPENDENTS, (upstream, tx.now)).fetchall()
+    for key, queue, run, state, left in sorted(freed):
+        if left == 0 and state != WAITING:
+            tx.touch(queue)
+            tx.touch_run(run)
+        elif left == 0 and (message := tx.current(key)) is not None:
             tx.land(message, max(message.available_at, tx.now), message.expires_at)
 
 

@@ -42,11 +42,13 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
     `url` is `postgresql://user:password@host:5432/database`. The tables live in a schema of their own, `schema`, and
     are made and brought up to date when a store is opened. Times are the server's. `durability="process"` takes the
     server as it is configured, `"power"` refuses one that confirms a commit before it is on disk. `timeout` bounds the
-    wait for a connection and for a lock. At most `connections` are open at a time, and one more that listens.
+    wait for a connection and for a lock; a server that is silent for a few seconds longer, and is not at work on what
+    it was asked, counts as gone. At most `connections` are open at a time, and one more that listens.
 
     Behind a pooler in transaction mode, such as PgBouncer, say `pooled=True`: then nothing is left behind in a session.
     The one thing that does not work through such a pooler is LISTEN; give the server's own address as `listen_url`, or
-    those who wait look at the store ten times a second instead of being woken.
+    those who wait look at the store ten times a second instead of being woken. Nor can a server be asked there whether
+    it is at work: a call that takes longer than `timeout` fails, be it a purge of millions of messages.
 
     Safe to share between threads and to carry over a fork.
     """
@@ -85,6 +87,7 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         self._clock = clock
         self._timeout = timeout
         self._lock_timeout = connecting.lock_timeout(timeout)
+        self._end_if_idle = f"SET LOCAL idle_in_transaction_session_timeout = {connecting.idle_timeout(timeout)}"
         self._pooled = pooled
         self._size = connections
         self._pool = self._new_pool()
@@ -96,16 +99,21 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         fork.track(self)
 
     def _new_pool(self) -> Pool:
-        return Pool(lambda: connecting.connect(self._info, pooled=self._pooled), self._url, self._size, self._timeout)
+        info, pooled, timeout = self._info, self._pooled, self._timeout
+        return Pool(lambda: connecting.connect(info, pooled=pooled, timeout=timeout), self._url, self._size, timeout)
 
     def _open(self) -> None:
         def work() -> tuple[int, int]:
             with self._pool.connection() as connection:
-                connecting.require_writable(connection, self._url)
+                found = connecting.look(connection, self.sql, self._namespace)
+                connecting.require_writable(found, self._url)
+                if not self._pooled:
+                    connecting.require_session(found, self._url)
                 if self.durability == "power":
-                    connecting.require_durability(connection, self._url)
-                migrations.migrate(connection, self.sql.schema, self._url)
-                return connecting.namespace(connection, self.sql, self._namespace)
+                    connecting.require_durability(found, self._url)
+                if found.version != migrations.latest():
+                    migrations.migrate(connection, self.sql.schema, self._url)
+                return found.namespace or connecting.namespace(connection, self.sql, self._namespace)
 
         self.namespace_id, secret = self._patiently(work)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
@@ -194,12 +202,11 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
                         for name in queues:
                             tx.queue_id(name)
                         result = work(tx)
-                        tx.flush()
                     except LockNeeded as lock:
                         needed.add(lock.queue)
                         roll_back(connection)
                         continue
-                    connection.execute("COMMIT")
+                    tx.commit()
                     return result, tx
 
         result, tx = self._patiently(attempt)
@@ -210,15 +217,21 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         return result
 
     def _begin(self, connection: Any, queues: set[int]) -> float:
-        values = (self._given_now(), sorted(queues), self._lock_timeout)
-        begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-        if self._pooled:
-            connection.execute(begin)
-            return float(connection.execute(self.sql.BEGIN, values, binary=True).fetchone()[0])
-        with connection.pipeline():
-            connection.execute(begin)
-            begun = connection.execute(self.sql.BEGIN, values, binary=True)
-        return float(begun.fetchone()[0])
+        """Begin a transaction that holds these queues; the time in it.
+
+        One round trip without a pipeline: behind one the server would not end a transaction that idles. Only numbers
+        are written into the text.
+        """
+        now = self._given_now()
+        given = "NULL" if now is None else repr(float(now))
+        locked = ",".join(map(str, sorted(queues)))
+        cursor = connection.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; {self._end_if_idle}; "
+            + self.sql.here(f"SELECT localqueue.lq_begin({given}, ARRAY[{locked}]::int[], '{self._lock_timeout}')")
+        )
+        while cursor.nextset():
+            pass
+        return float(cursor.fetchone()[0])
 
     def _queue_id(self, name: str) -> int:
         """The row of a queue, made on first use in a transaction of its own."""
