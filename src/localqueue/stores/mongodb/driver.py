@@ -95,11 +95,11 @@ def translate(error: Exception, url: str) -> Exception:
     if code in _CONFLICTS:
         return QueueStoreLockedError(f"{where}: other transactions were in the way for too long ({error})", path=url)
     if isinstance(error, errors.ConnectionFailure) or code in _AWAY or code in _TIMED_OUT:
-        return QueueStoreUnavailableError(f"{where} does not answer: {error}", path=url)
+        return QueueStoreUnavailableError(f"{where} does not answer: {_briefly(error)}", path=url)
     if code in _READ_ONLY:
         return QueueStoreReadOnlyError(f"{where} is read-only: name the primary in the url ({error})", path=url)
     if getattr(error, "timeout", False) is True:
-        return QueueStoreUnavailableError(f"{where} does not answer in time: {error}", path=url)
+        return QueueStoreUnavailableError(f"{where} does not answer in time: {_briefly(error)}", path=url)
     return QueueStoreError(f"{where}: {error}", path=url)
 
 
@@ -123,3 +123,8 @@ def locked(url: str) -> QueueStoreLockedError:
         f"MongoDB queue store at {url}: other transactions were in the way until the timeout; nothing was changed",
         path=url,
     )
+
+
+def _briefly(error: BaseException) -> str:
+    """What went wrong, without the driver's picture of the whole replica set behind it."""
+    return str(error).split(", Timeout: ", 1)[0]

@@ -22,6 +22,7 @@ from localqueue.stores.port import Settle
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.base import Base
+    from localqueue.stores.mongodb.server import Server
 
 _A_PIECE = 5000
 
@@ -100,6 +101,12 @@ def prune(tx: Tx, name: str, state: str, until: float) -> Piece:
 def prunable(queue: int, state: str, until: float) -> dict[str, Any]:
     """Messages of a state that left delivery by then; of a state they can not leave delivery for, none."""
     return {"q": queue, "s": CODE[state], "e": {"$lte": until}}
+
+
+def last_key(server: Server, queue: int) -> int:
+    """The greatest key of a queue, 0 when it has none. Keys come from the clocks of those who put."""
+    found = server.messages.find({"q": queue, "_id": {"$gt": Int64(0)}}, {"_id": 1}).sort([("_id", -1)]).limit(1)
+    return next((int(document["_id"]) for document in found), 0)
 
 
 def purge(tx: Tx, name: str, last: int) -> Piece:

@@ -30,7 +30,7 @@ class Operates(Base):
         return self._in_pieces(lambda tx, _: operate.prune(tx, queue, state, until))
 
     def purge(self, queue: str) -> int:
-        last = self.ids.reserve()
+        last = self._read(queue, lambda q: operate.last_key(self.server, q), 0)
         return self._in_pieces(lambda tx, _: operate.purge(tx, queue, last))
 
     def cancel_run(self, run_id: str) -> int:
