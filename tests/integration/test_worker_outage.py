@@ -98,7 +98,7 @@ def test_a_worker_that_has_nothing_to_do_outlives_a_store_it_can_not_even_read(
 
     class Waiter:
         def __init__(self, waiter: Any) -> None:
-            self.wait = failing(waiter.wait)
+            self.heard = failing(waiter.heard)
             self.interrupt, self.close = waiter.interrupt, waiter.close
 
     monkeypatch.setattr(store, "listen", failing(lambda queues, **options: Waiter(listen(queues, **options))))
