@@ -12,7 +12,7 @@ from pymongo.synchronous import mongo_client
 from pymongo.synchronous.client_session import ClientSession
 
 from localqueue.errors import LeaseLost
-from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.mongodb import MongoDBQueueStore, transaction
 from localqueue.stores.mongodb import lease as leasing
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Settle
 from tests.servers import MongoDB
@@ -64,7 +64,12 @@ def test_a_transaction_whose_abort_was_lost_holds_up_nobody(
         into.commit(Changes(enqueue=[message], settle=settles))
 
     with MongoDBQueueStore(mongodb.url, namespace=store.namespace, timeout=20) as other:
-        monkeypatch.setattr(ClientSession, "abort_transaction", lambda self: None)  # neither does the driver tell
+
+        def lost(*_: object) -> None:
+            raise AutoReconnect("connection closed")
+
+        monkeypatch.setattr(transaction, "send_abort", lost)
+        monkeypatch.setattr(ClientSession, "abort_transaction", lambda self: None)  # the driver's own goes the same way
         with pytest.raises(LeaseLost):
             put(store, Settle("jobs", store.mint()[0], "ack", 1))
         put(other)

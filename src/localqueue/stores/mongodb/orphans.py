@@ -14,39 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pymongo
 from pymongo.errors import InvalidOperation, OperationFailure, PyMongoError
-from pymongo.monitoring import CommandListener
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.server import Server
 
 _ASK_FOR = 1.0  # seconds that one try to end them may take
 _PAUSE = 0.1
-
-
-class Aborts(CommandListener):
-    """Whether the server answered this thread's last abort, which the driver keeps to itself."""
-
-    def __init__(self) -> None:
-        self._here = threading.local()
-
-    def begin(self) -> None:
-        self._here.answered = False
-
-    @property
-    def answered(self) -> bool:
-        return bool(self._here.answered)
-
-    def started(self, event: Any) -> None:
-        pass
-
-    def succeeded(self, event: Any) -> None:
-        if event.command_name == "abortTransaction":
-            self._here.answered = True
-
-    def failed(self, event: Any) -> None:
-        """A refusal is an answer: the server does not know the transaction any more."""
-        if event.command_name == "abortTransaction" and "code" in event.failure:
-            self._here.answered = True
 
 
 class Orphans:

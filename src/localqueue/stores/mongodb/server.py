@@ -24,7 +24,7 @@ from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.mongodb import driver, schema
 from localqueue.stores.mongodb.clock import ServerClock
 from localqueue.stores.mongodb.gate import Looks
-from localqueue.stores.mongodb.orphans import Aborts, Orphans
+from localqueue.stores.mongodb.orphans import Orphans
 
 DEFAULT_DATABASE = "localqueue"
 
@@ -68,7 +68,7 @@ class Server:
         self.pid = os.getpid()
         self.clock = ServerClock(self._ask)
         self.looks = Looks()
-        self.aborts, self.orphans = Aborts(), Orphans(self)
+        self.orphans = Orphans(self)
         try:
             with driver.translated(self.url):
                 self.client: Any = pymongo.MongoClient(
@@ -80,7 +80,7 @@ class Server:
                     tz_aware=False,
                     appname="localqueue",
                     socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                    event_listeners=[_NewPrimary(self), self.aborts],
+                    event_listeners=[_NewPrimary(self)],
                 )
         except (ValueError, TypeError) as error:
             raise ValueError(f"can not open {self.url}: {error}") from error

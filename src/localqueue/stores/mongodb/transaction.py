@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bson.errors import BSONError
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from localqueue.stores.mongodb import driver
 from localqueue.stores.mongodb.server import Server
@@ -33,6 +33,7 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
     """
     deadline = time.monotonic() + server.timeout
     pause = _FIRST_PAUSE
+    in_the_way: Exception | None = None
     while True:
         try:
             with _session(server) as held:
@@ -46,8 +47,9 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
                 _commit(held, deadline)
                 return result
         except Again as error:
-            in_the_way: Exception = driver.locked(server.url)
-            in_the_way.__cause__ = error
+            if in_the_way is None:  # else an error of the server or of the way to it, which says more
+                in_the_way = driver.locked(server.url)
+                in_the_way.__cause__ = error
         except PyMongoError as error:
             in_the_way = driver.translate(error, server.url)
             in_the_way.__cause__ = error
@@ -78,7 +80,8 @@ def _session(server: Server) -> Iterator[_Held]:
         if held.orphaned:
             server.orphans.add(held.session)
         else:
-            held.session.end_session()
+            with driver.deadline(time.monotonic() + _ABORT_WITHIN):
+                held.session.end_session()
 
 
 def _may_run_again(error: Any) -> bool:
@@ -88,12 +91,21 @@ def _may_run_again(error: Any) -> bool:
 
 
 def _abort(server: Server, held: _Held) -> None:
-    """Abort, within a time of its own: the call's may be used up."""
-    server.aborts.begin()
+    """Abort, within a time of its own: the call's may be used up. The driver's own abort does not tell whether the
+    server has answered, so the command is sent here; the driver repeats it when the session ends."""
     held.orphaned = True
-    with suppress(PyMongoError), driver.deadline(time.monotonic() + _ABORT_WITHIN):
-        held.session.abort_transaction()
-    held.orphaned = not server.aborts.answered
+    try:
+        with driver.deadline(time.monotonic() + _ABORT_WITHIN):
+            send_abort(server, held.session)
+        held.orphaned = False
+    except OperationFailure:
+        held.orphaned = False  # a refusal is an answer: the server does not know the transaction any more
+    except PyMongoError:
+        return
+
+
+def send_abort(server: Server, session: Any) -> None:
+    server.client.admin.command("abortTransaction", session=session)
 
 
 def _commit(held: _Held, deadline: float) -> None:
