@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, Worker, current_job
+from localqueue.errors import QueueStoreLockedError
 from localqueue.idempotency import QueueIdempotencyStore
 from localqueue.policies import EffectivelyOnceDelivery, ReturnStoredResult
 from localqueue.testing.steps import PATIENCE
@@ -51,11 +52,22 @@ def live(connection: Connection, place: Place, delivery: str) -> None:
         connection.send("gone")
 
 
+def stop(pid: int, store: Any) -> None:
+    """Stop a process, at a moment when it does not hold the lock of a file: nobody else could write then."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            store.heartbeat("elsewhere", "witness")
+            return
+        except QueueStoreLockedError:
+            os.kill(pid, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("delivery", QUEUES)
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_worker_that_comes_back_after_its_lease_settles_nothing(kind: str, delivery: str, tmp_path: Path) -> None:
     place, context = new_place(kind, tmp_path), get_context("spawn")
-    with place.open() as store:
+    with place.open(timeout=2.0) as store:
         queue = QUEUES[delivery](store)
         effects: PersistentQueue[str] = PersistentQueue("effects", store=store)
         queue.put("x", dedupe_key="once")
@@ -65,7 +77,7 @@ def test_a_worker_that_comes_back_after_its_lease_settles_nothing(kind: str, del
         theirs.close()
         assert ours.poll(PATIENCE) and ours.recv() == "begun"
         assert zombie.pid is not None
-        os.kill(zombie.pid, signal.SIGSTOP)
+        stop(zombie.pid, store)
         try:
             message = queue.get_message(timeout=PATIENCE)  # as soon as the lease of the stopped one has run out
             assert message.tries == 2

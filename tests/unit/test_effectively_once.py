@@ -404,7 +404,7 @@ def test_an_external_ledger_never_claims_a_success_whose_follow_ups_are_not_stor
     after: PersistentQueue[Any] = PersistentQueue("after", store=store)
     queue.put("a", dedupe_key="k")
     run_in_threads(queue, lambda value: current_job().put("x", to=after))
-    assert seen == [(0, 1)]
+    assert set(seen) == {(0, 1)}  # the worker's recovery may have copied it as well
     assert store.records("idempotency-uncopied") == []
 
 
