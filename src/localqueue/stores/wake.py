@@ -1,7 +1,8 @@
 """Waking blocked callers.
 
-A commit in this process wakes the threads that wait on its queues at once. Commits of other processes are seen through
-a version of the store that changes with each of them and is cheap to read; of all threads that wait, one polls it.
+A commit in this process wakes the threads that wait on its queues at once. Those of other processes are told by the
+server, or else seen through a version of the store that changes with each of them and is cheap to read; of all threads
+that wait, one polls it.
 """
 
 from __future__ import annotations

@@ -110,6 +110,14 @@ class WakeContract:
             assert 0.09 <= time.monotonic() - start < 5
             assert not waiter.wait(0)
 
+    def test_who_leases_by_himself_hears_the_same(self, live: QueueStore) -> None:
+        with live.listen(["jobs"]) as waiter:
+            assert not waiter.heard(0)
+            put(live, "other")
+            assert not waiter.heard(MOMENT)
+            put(live)
+            assert waiter.heard(PATIENCE)
+
     def test_a_delayed_message_wakes_when_it_is_due(self, live: QueueStore) -> None:
         put(live, delay=0.2)
         with live.listen(["jobs"]) as waiter:
