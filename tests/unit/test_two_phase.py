@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue, current_job, persistent_worker
+from localqueue import PersistentQueue, Worker, current_job, persistent_worker
 from localqueue.policies import ReturnStoredResult, TwoPhaseCommit
 from localqueue.results import MemoryResultStore
 from localqueue.stores.port import Changes, RecordWrite
@@ -93,6 +93,28 @@ def test_a_participant_that_can_not_prepare_rolls_everybody_back(store: Any, run
     assert log == ["one prepare", "two prepare", "two rollback", "one rollback"]
     assert after.stats().total == 0
     assert store.records(KIND) == []
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_recovery_leaves_alone_what_its_worker_is_telling(store: Any, failing: bool) -> None:
+    class Watched(Bank):
+        """Has the worker's recovery look while it is told."""
+
+        def _note(self, what: str) -> None:
+            if what != "prepare":
+                drive(worker.handling.coordinator.recover())
+            super()._note(what)
+
+    log: list[str] = []
+    one, two = Watched(log, "one"), Watched(log, "two")
+    if failing:
+        two.failing.add("prepare")
+    queue = with_banks(store, one, two)
+    queue.put(5, dedupe_key="k")
+    worker = Worker(queue, lambda value: value, max_tries=1)
+    worker.run_until_empty(signals=False)
+    ends = ["two rollback", "one rollback"] if failing else ["one commit", "two commit"]
+    assert log == ["one prepare", "two prepare", *ends]
 
 
 def test_a_participant_that_can_not_commit_yet_is_told_again(store: Any) -> None:

@@ -39,6 +39,7 @@ class TwoPhase(Coordinator):
         self._participants = tuple(policy.participants)
         self._prepare_store = policy.prepare_store
         self._commit_store = policy.commit_store
+        self._telling: set[str] = set()  # decided here, and here everybody is told: `recover` need not do it as well
 
     def begin(self, job: Job) -> Steps:
         """Roll back what an earlier delivery of this message left: we hold the lease, so it can not be decided."""
@@ -59,14 +60,15 @@ class TwoPhase(Coordinator):
                 yield Call(participant.prepare, (txid, envelope))
             self._save_prepared(job, envelope)
         except (Exception, SystemExit):
-            yield from self._roll_back(txid, version)
+            yield from self._roll_back_ours(txid, version)
             raise
         told = None
         if self._commit_store is not None:
             told = {"key": envelope_key("commit", message), "envelope": {**envelope, "phase": "commit"}}
         outcome.records.append(RecordWrite(KIND, txid, _entry("committed", told=told), version))
-        outcome.committed = lambda: self._finish(txid, told)
-        outcome.rejected = lambda: self._roll_back(txid, version)
+        self._telling.add(txid)
+        outcome.committed = lambda: self._finish_ours(txid, told)
+        outcome.rejected = lambda: self._roll_back_ours(txid, version)
 
     def _save_prepared(self, job: Job, envelope: dict[str, Any]) -> None:
         if self._prepare_store is not None:
@@ -84,6 +86,19 @@ class TwoPhase(Coordinator):
         if record is None or record.value != value:  # recovered by somebody else: our lease must be gone
             raise LeaseLost(job.message.queue, job.message.id, job.message.attempts)
         return record.version
+
+    def _finish_ours(self, txid: str, told: dict[str, Any] | None) -> Steps:
+        try:
+            yield from self._finish(txid, told)
+        finally:
+            self._telling.discard(txid)
+
+    def _roll_back_ours(self, txid: str, version: int) -> Steps:
+        self._telling.add(txid)
+        try:
+            yield from self._roll_back(txid, version)
+        finally:
+            self._telling.discard(txid)
 
     def _finish(self, txid: str, told: dict[str, Any] | None) -> Steps:
         """Tell everybody that it is decided. Whoever can not be told now is told by `recover`."""
@@ -125,8 +140,11 @@ class TwoPhase(Coordinator):
         self._store.commit(Changes(records=[RecordWrite(KIND, txid, None)]))
 
     def recover(self) -> Steps:
-        for record in list(records_of(self._store, KIND, self._queue.name)):
-            yield from self._resolve(record, owned=self._is_owned(record))
+        for known in list(records_of(self._store, KIND, self._queue.name)):
+            owned = self._is_owned(known)
+            # Looked at in this order, what did not change is nobody's: the worker tells before it lets go.
+            if known.key not in self._telling and self._store.record(KIND, known.key) == known:
+                yield from self._resolve(known, owned=owned)
 
     def _resolve(self, record: Record, *, owned: bool) -> Steps:
         entry = json.loads(record.value)
