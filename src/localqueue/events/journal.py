@@ -14,7 +14,9 @@ JOURNAL_CODES = {name: code for code, name in enumerate(JOURNAL_TYPES, 1)}
 class JournalEvent(NamedTuple):
     """One committed change of a message. `seq` ascends in the order of the commits and is never used again.
 
-    `payload` and `codec` are those of an `enqueued` message, as they were stored; a codec of None is JSON.
+    `payload` and `codec` are those of an `enqueued` message, as they were stored; a codec of None is JSON. `options`
+    are its options that were not left at their defaults, None when all were: priority, dedupe_key, ordering_key,
+    run_id, headers, delay and ttl.
     """
 
     seq: int
@@ -27,3 +29,4 @@ class JournalEvent(NamedTuple):
     error: dict[str, Any] | None = None
     payload: str | bytes | None = None
     codec: str | None = None
+    options: dict[str, Any] | None = None

@@ -284,8 +284,13 @@ class QueueStore(Protocol):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         """Commit one new message without options; its id and the time it was created."""
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
-        """Commit new messages without options, all or none; their ids in order and the time they were created."""
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        """Commit new messages without options, and records with them, all or none.
+
+        Returns the ids in order and the time they were created.
+        """
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         """Commit one ack; False when the lease is not current."""
@@ -298,14 +303,30 @@ class QueueStore(Protocol):
 
     def stats(self, queue: str) -> QueueStats: ...
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
         """Messages by ascending id, or those of one state that left delivery by the time they left it.
 
-        `after` continues behind that message.
+        `after` continues behind that message. `until` is the last id that is wanted; not with a state that has left
+        delivery.
+        """
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        """At most `parts` ascending ids, each the last of one of about equal ranges of the queue's messages.
+
+        The last one is the newest message, so a walk up to it has an end while others put.
         """
 
     def queues(self) -> list[str]: ...
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        """The ids of the runs, ascending."""
+
     def run(self, run_id: str) -> RunStats | None: ...
     def run_messages(
         self, run_id: str, *, after: str | None = None, limit: int | None = None
@@ -330,6 +351,12 @@ class QueueStore(Protocol):
     def journal_enabled(self) -> bool: ...
     def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
         """Entries behind `after` in the order of the commits, of one queue or of all."""
+
+    def journal_span(self) -> tuple[int, int]:
+        """The numbers of the first entry that is kept and of the last that was written; `(n + 1, n)` when none is kept.
+
+        Both only grow. What is at or below the last is committed, and nothing will be written there any more.
+        """
 
     def prune_events(self, *, older_than: float) -> int:
         """Remove entries that are at least `older_than` seconds old; their numbers are not used again."""

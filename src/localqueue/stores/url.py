@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from localqueue.stores.port import QueueStore
 
@@ -54,6 +55,13 @@ def backend_of(url: str) -> str:
         shown = f"{scheme[:20]}..." if "@" in url or "=" in url else repr(url)  # there may be a password in it
         raise ValueError(f"can not open {shown}: the address of a store is {_FORMS}")
     return _BACKEND_OF[scheme]
+
+
+def absolute(url: str) -> str:
+    """The same address for a process in any directory: a relative path is taken from this one."""
+    if backend_of(url) not in ("sqlite", "lmdb"):
+        return url
+    return f"{url.partition(':')[0].lower()}:///{quote(os.path.abspath(_path(url)))}"
 
 
 def _path(url: str) -> str:

@@ -1,0 +1,69 @@
+"""`format("localqueue")`: one name for batch and streams, sources and sinks.
+
+Spark builds this object in a process of its own for every plan, so making one has no effect and opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from localqueue.spark.columns import VIEWS, known_columns, spark_schema
+from localqueue.spark.options import OptionError, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+
+class LocalQueueDataSource(DataSource):
+    """Queues, dead letters and the journal of a store as Spark tables and streams."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.parsed = parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "localqueue"
+
+    def schema(self) -> StructType:
+        """The columns when the user gives no schema."""
+        options = self.parsed
+        columns = VIEWS[options.view]
+        if options.columns is not None:
+            known = known_columns(options.view)
+            columns = {name: known[name] for name in options.columns}
+        elif not options.include_headers:
+            columns = {name: kind for name, kind in columns.items() if name != "headers"}
+        return spark_schema(columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from localqueue.spark.batch import BatchReader
+
+        return BatchReader(self.parsed, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if self.parsed.mode == "consume":
+            from localqueue.spark.consume import ConsumeReader
+
+            return ConsumeReader(self.parsed, schema)
+        from localqueue.spark.subscribe import SubscribeReader
+
+        return SubscribeReader(self.parsed, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if overwrite:
+            raise OptionError('a queue can not be overwritten, only added to: use mode("append")')
+        from localqueue.spark.sink import BatchSink
+
+        return BatchSink(self.parsed, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if overwrite:
+            raise OptionError('a queue can not be overwritten, only added to: use outputMode("append") or "update"')
+        from localqueue.spark.sink import StreamSink
+
+        return StreamSink(self.parsed, schema)

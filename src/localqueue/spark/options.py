@@ -1,0 +1,225 @@
+"""The options of `format("localqueue")`: what they are called, what they may be, and which go together.
+
+Spark hands them over as text under names without case. Whatever is wrong with them is said here, before any store is
+opened, with the name of the option and the way out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from localqueue.spark.columns import VIEWS, known_columns
+from localqueue.stores.default import Settings, from_environment
+from localqueue.stores.url import absolute, backend_of
+
+MODES = ("subscribe", "consume")
+CORRUPT = ("column", "fail", "drop", "dead-letter")
+ENGINES = ("auto", "adbc", "python")
+DELIVERIES = ("atomic", "direct")
+
+#: Options that Spark adds of its own accord, or that belong to its writers.
+_SPARKS_OWN = {"checkpointlocation", "queryname", "__column_nullability", "maxfilespertrigger"}
+
+NAMES = (
+    "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
+    "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
+    "delivery",
+)  # fmt: skip
+_SPELLED = {name.lower(): name for name in NAMES}
+
+
+class OptionError(ValueError):
+    """An option of the data source that can not be: the message names it, its value and what it may be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options as values. Made by `parse`; a plain object, so that it travels to the executors."""
+
+    url: str = field(repr=False)
+    namespace: str = "default"
+    queue: str | None = None
+    view: str = "messages"
+    mode: str = "subscribe"
+    consumer: str | None = None
+    columns: tuple[str, ...] | None = None
+    starting: int | str = "earliest"
+    ending: int | str = "latest"
+    starting_at: float | None = None
+    ending_at: float | None = None
+    max_offsets: int | None = None
+    min_partitions: int | None = None
+    num_partitions: int | None = None
+    include_headers: bool = True
+    fail_on_data_loss: bool = True
+    corrupt: str | None = None
+    claim_timeout: float = 86_400.0
+    max_attempts: int | None = None
+    engine: str = "auto"
+    idempotency_key: str | None = None
+    delivery: str = "atomic"
+
+    @property
+    def backend(self) -> str:
+        return backend_of(self.url)
+
+    def need_queue(self) -> str:
+        if self.queue is None:
+            raise OptionError('option \'queue\' is missing: name the queue, .option("queue", "jobs")')
+        return self.queue
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """The options of one reader or writer, or OptionError."""
+    texts = dict(_spelled(given))
+    usual = from_environment() or Settings.of(None, None, None)
+    try:
+        url = absolute(texts.get("url", usual.url))
+        backend = backend_of(url)
+    except ValueError as error:
+        raise OptionError(f"option 'url': {error}") from None
+    if backend == "memory":
+        raise OptionError(
+            "option 'url' is a memory store, which only its own process can see; "
+            "Spark reads sqlite://, lmdb://, postgresql://, redis:// and mongodb://"
+        )
+    view = _one_of("view", texts.get("view", "messages"), tuple(VIEWS))
+    values: dict[str, Any] = {
+        "url": url,
+        "namespace": _filled("namespace", texts.get("namespace")) or usual.namespace,
+        "queue": _filled("queue", texts.get("queue")),
+        "view": view,
+        "mode": _one_of("mode", texts.get("mode", "subscribe"), MODES),
+        "consumer": _filled("consumer", texts.get("consumer")),
+        "columns": _columns(view, texts.get("columns")),
+        "starting": _offset("startingOffsets", texts.get("startingOffsets", "earliest"), ("earliest", "latest")),
+        "ending": _offset("endingOffsets", texts.get("endingOffsets", "latest"), ("latest",)),
+        "starting_at": _moment("startingTimestamp", texts.get("startingTimestamp")),
+        "ending_at": _moment("endingTimestamp", texts.get("endingTimestamp")),
+        "max_offsets": _count("maxOffsetsPerTrigger", texts.get("maxOffsetsPerTrigger")),
+        "min_partitions": _count("minPartitions", texts.get("minPartitions")),
+        "num_partitions": _count("numPartitions", texts.get("numPartitions")),
+        "include_headers": _flag("includeHeaders", texts.get("includeHeaders", "true")),
+        "fail_on_data_loss": _flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
+        "corrupt": _one_of("corruptRows", texts["corruptRows"], CORRUPT) if "corruptRows" in texts else None,
+        "claim_timeout": _seconds("claimTimeout", texts.get("claimTimeout", "86400")),
+        "max_attempts": _count("maxAttempts", texts.get("maxAttempts")),
+        "engine": _one_of("engine", texts.get("engine", "auto"), ENGINES),
+        "idempotency_key": _filled("idempotencyKey", texts.get("idempotencyKey")),
+        "delivery": _one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
+    }
+    return _agreeing(Options(**values), texts)
+
+
+def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
+    if options.starting_at is not None and "startingOffsets" in texts:
+        raise OptionError("options 'startingOffsets' and 'startingTimestamp' both say where to begin: give one of them")
+    if options.ending_at is not None and "endingOffsets" in texts:
+        raise OptionError("options 'endingOffsets' and 'endingTimestamp' both say where to end: give one of them")
+    if options.mode == "consume" and options.consumer is None:
+        raise OptionError(
+            "option 'consumer' is missing: mode 'consume' claims messages under a name that is the same after a "
+            'restart, .option("consumer", "etl")'
+        )
+    return options
+
+
+def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in given.items():
+        key = name.lower()
+        if key == "path":
+            raise OptionError(
+                f"option 'path' ({text!r}) is not used: give the store as option 'url', such as sqlite:///jobs.db, "
+                "and call load(), save() or start() without a path"
+            )
+        if key in _SPELLED:
+            yield _SPELLED[key], text
+        elif key not in _SPARKS_OWN:
+            raise OptionError(f"option {name!r} is not known; there are {', '.join(NAMES)}")
+
+
+def _filled(name: str, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise OptionError(f"option {name!r} is empty")
+    return text
+
+
+def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise OptionError(f"option {name!r} must be one of {', '.join(allowed)}, not {text!r}")
+    return text
+
+
+def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    known = known_columns(view)
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        what = f"has no column {unknown[0]!r}" if unknown else "needs at least one column"
+        raise OptionError(f"option 'columns': view {view!r} {what}; it has {', '.join(known)}")
+    if len(set(names)) < len(names):
+        raise OptionError(f"option 'columns' names a column twice: {text!r}")
+    return names
+
+
+def _offset(name: str, text: str, words: tuple[str, ...]) -> int | str:
+    if text in words:
+        return text
+    try:
+        offset = json.loads(text)
+        seq = offset["seq"] if isinstance(offset, dict) else offset
+        if type(seq) is int and seq >= 0:
+            return seq
+    except (ValueError, KeyError):
+        pass
+    raise OptionError(f'option {name!r} must be {", ".join(words)} or an offset such as {{"seq": 120}}, not {text!r}')
+
+
+def _moment(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return int(text) / 1000.0  # as the Kafka source: milliseconds since the epoch
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise OptionError(
+            f"option {name!r} must be milliseconds since 1970 or an ISO time with its zone, such as "
+            f"2026-01-31T12:00:00+00:00, not {text!r}"
+        )
+    return moment.timestamp()
+
+
+def _count(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
+        raise OptionError(f"option {name!r} must be a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise OptionError(f"option {name!r} must be seconds above 0, not {text!r}")
+    return seconds
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"option {name!r} must be true or false, not {text!r}")
+    return text.lower() == "true"

@@ -1,0 +1,23 @@
+"""Opening the store that the options name, in the driver and in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from localqueue.spark.options import Options
+from localqueue.stores.port import QueueStore
+from localqueue.stores.url import open_store
+
+#: How long a server may take to answer before the plan or the task fails.
+PATIENCE = 10.0
+
+
+@contextmanager
+def opened(options: Options) -> Iterator[QueueStore]:
+    """The store, closed at the end: a Python worker of Spark goes on to other tasks."""
+    store = open_store(options.url, namespace=options.namespace)
+    try:
+        yield store
+    finally:
+        store.close()

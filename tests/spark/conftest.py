@@ -1,0 +1,38 @@
+"""One Spark session for all tests of this folder that a test process runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            if "spark" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from localqueue.spark import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "tests",
+        master="local[2]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        },
+    )
+    yield spark
+    spark.stop()
