@@ -36,6 +36,11 @@ class Place(NamedTuple):
         where = () if self.kind == "memory" else (self.location,)
         return getattr(importlib.import_module(module), name)(*where, **{"namespace": self.namespace, **options})
 
+    @property
+    def url(self) -> str:
+        """The address for `open_store`."""
+        return self.location if "://" in self.location else f"{self.kind}:///{self.location}"
+
     def beside(self, namespace: str) -> Place:
         """Another namespace at the same place."""
         return self._replace(namespace=namespace)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    """Whatever needs a session is a Spark test; what is plain Python here belongs to the quick tier."""
     for item in items:
-        if here in item.path.parents:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            if "spark" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
