@@ -1,0 +1,1 @@
+"""What the benchmarks of the data pipeline measure, one topic a module."""

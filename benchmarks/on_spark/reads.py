@@ -1,0 +1,81 @@
+"""Reading a queue: through ADBC, through Python, through JDBC, and the same rows from Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from harness import Table
+from localqueue import PersistentQueue
+from localqueue.stores.url import open_store
+from on_spark.bench import JARS, Bench, noop
+
+
+def fill(url: str, bench: Bench, queue: str = "orders") -> None:
+    with open_store(url) as store:
+        for start in range(0, bench.rows, 50_000):
+            store.put_batch(queue, bench.values[start : start + 50_000], None)
+
+
+def run(bench: Bench) -> Iterator[Table]:
+    url = f"sqlite:///{bench.folder}/read.db"
+    fill(url, bench)
+    fill(bench.postgres, bench, "read")
+    yield from reading(bench, "SQLite", url, "orders", bench.folder / "parquet")
+    yield from reading(bench, "PostgreSQL", bench.postgres, "read", bench.folder / "parquet-pg")
+    with open_store(bench.postgres) as store:
+        PersistentQueue("read", store=store).purge()
+
+
+def reading(bench: Bench, name: str, url: str, queue: str, copy: Any) -> Iterator[Table]:
+    spark = bench.spark
+    source = spark.read.format("localqueue").options(url=url, queue=queue)
+    source.load().write.parquet(str(copy))
+
+    def ours(engine: str, **options: str) -> Callable[[], None]:
+        return lambda: noop(source.option("engine", engine).options(**options).load())
+
+    systems: dict[str, Callable[[], float | None]] = {
+        "Parquet": lambda: noop(spark.read.parquet(str(copy))),
+        "localqueue, ADBC": ours("adbc"),
+        "localqueue, Python": ours("python"),
+    }
+    against = {"localqueue, ADBC": ["Parquet"], "localqueue, Python": ["Parquet"]}
+    jdbc = jdbc_reader(bench, url)
+    if jdbc is not None:
+        systems["Spark JDBC"] = lambda: noop(jdbc)
+        against["localqueue, ADBC"].append("Spark JDBC")
+    yield bench.table(f"Reading {bench.rows:,} messages from {name}", systems, against)
+
+    few = {"columns": "id,state,created_at"}
+    fresh = spark.read.format("localqueue").options(url=url, queue=queue, engine="adbc")
+    yield bench.table(
+        f"Three columns of {bench.rows:,} messages from {name}",
+        {
+            "full read, then select": lambda: noop(fresh.load().select("id", "state", "created_at")),
+            "columns": lambda: noop(fresh.options(**few).load()),
+        },
+        {"columns": ["full read, then select"]},
+    )
+
+
+def jdbc_reader(bench: Bench, url: str) -> Any:
+    """The table of messages through Spark's JDBC source, in as many partitions as there are cores."""
+    if url.startswith("sqlite"):
+        jar, driver, address, table = JARS[0], "org.sqlite.JDBC", f"jdbc:sqlite:{url[10:]}", "lq_messages"
+        bounds = "SELECT min(key) AS low, max(key) AS high FROM lq_messages"
+        user = {}
+    else:
+        jar, driver, table = JARS[1], "org.postgresql.Driver", "localqueue.lq_messages"
+        rest = url.partition("://")[2]
+        name, _, place = rest.rpartition("@")
+        address = f"jdbc:postgresql://{place}"
+        user = {"user": name.partition(":")[0] or "test"}
+        bounds = f"SELECT min(key) AS low, max(key) AS high FROM {table}"
+    if not jar.exists():
+        return None
+    reader = bench.spark.read.format("jdbc").options(url=address, driver=driver, fetchsize="4000", **user)
+    low, high = reader.option("query", bounds).load().first()
+    return reader.options(
+        dbtable=table, partitionColumn="key", lowerBound=str(low), upperBound=str(high), numPartitions="2"
+    ).load()

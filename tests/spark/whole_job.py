@@ -1,0 +1,96 @@
+"""Everything once, on the session it is told: `python -m tests.spark.whole_job cluster|connect URL FOLDER`.
+
+Prints one line of JSON about what it found. The test beside it says what that must be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from localqueue import PersistentQueue
+from localqueue.spark import process, register, session
+from localqueue.spark.java import use_java
+from localqueue.stores.url import open_store
+
+ROWS = 400
+
+
+def start(kind: str, folder: str) -> Any:
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": f"{folder}/local",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+    }
+    if kind == "cluster":
+        return session("cluster", master="local-cluster[2,1,1024]", conf=conf)
+    from pyspark.sql import SparkSession
+
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return register(builder.getOrCreate())
+
+
+def handle(value: dict[str, Any]) -> None:
+    """What `process` runs on the executors."""
+    assert value["number"] >= 0
+
+
+def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    source = spark.read.format("localqueue").option("url", url)
+    numbers = spark.range(ROWS).selectExpr("id AS number", "concat('k', id % 7) AS name").repartition(4)
+    numbers.write.format("localqueue").options(url=url, queue="in").mode("append").save()
+
+    typed = source.option("queue", "in").schema("number long, name string").load()
+    found["read"] = typed.selectExpr("count(*)", "count(DISTINCT number)", "max(number)").first().asDict()
+
+    stream = spark.readStream.format("localqueue").options(url=url, queue="in", maxOffsetsPerTrigger="150")
+    (
+        stream.options(mode="subscribe")
+        .load()
+        .selectExpr("value")
+        .writeStream.format("localqueue")
+        .options(url=url, queue="copied", checkpointLocation=f"{folder}/subscribe")
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+    (
+        stream.options(mode="consume", consumer="etl")
+        .load()
+        .select("id", "value")
+        .writeStream.format("parquet")
+        .option("path", f"{folder}/table")
+        .option("checkpointLocation", f"{folder}/consume")
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+    table = spark.read.parquet(f"{folder}/table")
+    found["table"] = [table.count(), table.select("id").distinct().count()]
+    found["left"] = source.option("queue", "in").load().count()
+    found["copied"] = source.option("queue", "copied").load().select("value").distinct().count()
+    found["processed"] = process(spark, url=url, queue="copied", handler=handle, workers=2).processed
+    return found
+
+
+def main(kind: str, url: str, folder: str) -> None:
+    with open_store(url) as store:
+        store.enable_journal()
+        PersistentQueue("in", store=store).close()
+    spark = start(kind, folder)
+    try:
+        print(json.dumps(run(spark, url, folder)), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
