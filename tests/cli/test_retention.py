@@ -76,9 +76,10 @@ def test_the_journal_remembers_what_happened_while_it_was_on() -> None:
     put("jobs", 1)
     assert run("queue", "journal").json == {"enabled": False}
     assert run("queue", "journal", "--enable", "--keep-events", "1000").json == {"enabled": True}
-    (id,) = put("other", {"a": 1})
+    id = run("queue", "add", "other", "--value", "1", "--priority", "3").json["id"]
     run("queue", "ack", "other", id)
     events = run("queue", "events").json
+    assert [event["options"] for event in events] == [{"priority": 3}, None]
     assert [(event["type"], event["queue"], event["message_id"]) for event in events] == [
         ("enqueued", "other", id),
         ("acked", "other", id),

@@ -49,6 +49,7 @@ class TestMongoDB(SharedStoreContract):
             open_copy=partial(SQLiteQueueStore, namespace=f"{prefix}default"),
             opener="tests.contract.test_mongodb_contract:open_at",
             location=f"{url}#{prefix}default",
+            batch=20_000,  # a transaction fits into a part of the server's cache, which is small for tests
         )
 
 

@@ -77,8 +77,9 @@ def picture(store: Any) -> dict[str, Any]:
         "dead": store.scan("jobs", state="dead"),
         "stats": {queue: store.stats(queue) for queue in QUEUES},
         "sizes": {queue: (store.qsize(queue), store.load(queue)) for queue in QUEUES},
+        "splits": {queue: store.splits(queue, 3) for queue in QUEUES},
         "upstream": {message.id: store.upstream("jobs", message.id) for message in messages["jobs"]},
-        "run": (store.run("run"), store.run_messages("run")),
+        "run": (store.runs(), store.run("run"), store.run_messages("run")),
         "records": (store.records("kind"), store.records("ledger")),
         "subscriptions": store.subscriptions("topic"),
         "pauses": [store.paused("held"), store.paused("jobs"), store.paused("jobs", worker="paused worker")],
@@ -110,6 +111,8 @@ returns("qsize", 0, "jobs")
 returns("load", 0, "jobs")
 returns("stats", QueueStats(), "jobs")
 returns("queues", [])
+returns("splits", [], "jobs", 3)
+returns("runs", [])
 returns("run", None, "run")
 returns("run_messages", [], "run")
 returns("record", None, "kind", "key")
@@ -117,6 +120,7 @@ returns("records", [], "kind")
 returns("subscriptions", Subscriptions(0, ()), "topic")
 returns("journal_enabled", False)
 returns("events", [])
+returns("journal_span", (1, 0))
 returns("prune_events", 0, older_than=0.0)
 returns("unsubscribe", False, "topic", "subscriber")
 returns("purge", 0, "jobs")
@@ -192,7 +196,7 @@ def put_one(store: Any, known: Known) -> None:
 
 @probe
 def put_batch(store: Any, known: Known) -> None:
-    ids, _ = store.put_batch("jobs", ["a", "b"], None)
+    ids, _ = store.put_batch("jobs", ["a", "b"], None, records=[RecordWrite("kind", "key", b"mine", 0)])
     assert [message.id for message in store.scan("jobs")] == list(ids)
 
 

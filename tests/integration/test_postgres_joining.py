@@ -154,13 +154,29 @@ def test_the_journal_numbers_a_joined_put_when_it_commits(
     queue.put("before")
     queue.put("first", connection=connection)
     queue.put("second")
+    assert store.journal_span() == (1, 2)
     connection.commit()
+    assert store.journal_span() == (1, 3)
     told = [(event.seq, event.payload) for event in store.events(after=1)]
     assert told == [(2, '"second"'), (3, '"first"')]
     queue.put("never", connection=connection)
     connection.rollback()
     queue.put("third")
     assert [event.seq for event in store.events()] == [1, 2, 3, 4]
+
+
+def test_the_span_of_the_journal_stops_before_a_number_that_is_not_committed(
+    store: PostgresQueueStore, queue: PersistentQueue[Any], connection: psycopg.Connection[Any]
+) -> None:
+    store.enable_journal()
+    queue.put("before")
+    queue.put("open", connection=connection)
+    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # it has its number now, and whoever comes next waits for it
+    assert store.journal_span() == (1, 1)
+    connection.rollback()
+    queue.put("next")
+    assert store.journal_span() == (1, 2)
+    assert [event.payload for event in store.events()] == ['"before"', '"next"']
 
 
 # the options of put

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from localqueue.errors import QueueStoreVersionError
+from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.postgres import PostgresQueueStore, migrations, statements
 from localqueue.testing.steps import PATIENCE
 from tests.servers import Postgres
@@ -81,6 +82,21 @@ def test_up_down_and_up_again(empty: str) -> None:
         assert store.queues() == []
         store.put_one("jobs", "x", None)
     assert tables(empty) == made
+
+
+def test_a_journal_from_before_it_kept_options_goes_on_with_them(empty: str) -> None:
+    def put(store: PostgresQueueStore) -> None:
+        store.commit(Changes(enqueue=[NewMessage(store.mint()[0], "jobs", "x", priority=2)]))
+
+    with PostgresQueueStore(empty) as store:
+        store.enable_journal()
+        put(store)
+        migrations.revert(empty, to=3)
+        put(store)
+        assert store.qsize("jobs") == 2
+    with PostgresQueueStore(empty) as store:
+        put(store)
+        assert [(event.seq, event.options) for event in store.events()] == [(1, None), (2, None), (3, {"priority": 2})]
 
 
 def test_a_crash_inside_a_migration_leaves_the_version_before(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

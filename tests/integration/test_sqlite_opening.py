@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from localqueue.errors import QueueStoreCorruptError, QueueStoreError, QueueStoreVersionError
+from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.sqlite import SQLiteQueueStore, schema
 from tests.crash.children import DEADLINE, Child, context, reports_of
 from tests.crash.stores import die
@@ -212,6 +213,41 @@ def test_an_older_store_is_migrated_and_keeps_its_messages(tmp_path: Path, monke
             migrated = store._writer.connection.execute("SELECT colour, (SELECT count(*) FROM extra) FROM lq_queues")
             assert migrated.fetchall() == [("jobs", 0)]
             assert store._writer.connection.execute("PRAGMA user_version").fetchone() == (version + 2,)
+
+
+_VERSION_1_PUT = """
+CREATE TRIGGER lq_journal_put AFTER INSERT ON lq_messages BEGIN
+  INSERT INTO lq_journal (id, queue, type, at, key, payload, codec)
+  SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec FROM lq_next_entry WHERE queue = NEW.queue;
+END
+"""
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_journal_of_version_1_goes_on_with_options(
+    enabled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(store: SQLiteQueueStore) -> None:
+        store.commit(Changes(enqueue=[NewMessage(store.mint()[0], "jobs", "x", priority=2)]))
+
+    path = tmp_path / "store"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", [])
+        with SQLiteQueueStore(path) as store:
+            store.enable_journal()
+            store._writer.connection.execute("DROP TRIGGER lq_journal_put")
+            store._writer.connection.execute(_VERSION_1_PUT)
+            put(store)
+            if not enabled:
+                store.disable_journal()
+    with SQLiteQueueStore(path) as store:
+        assert store.journal_enabled() == enabled
+        assert [(event.payload, event.options) for event in store.events()] == [("x", None)]
+        store.enable_journal()
+        put(store)
+        assert [event.options for event in store.events(after=1)] == [{"priority": 2}]
+        assert store.journal_span() == (1, 2)
+        assert store.check().problems == ()
 
 
 def test_a_migration_that_fails_leaves_the_old_version_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

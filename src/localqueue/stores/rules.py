@@ -5,9 +5,11 @@ Pure functions of the row and the clock, so that all stores decide alike.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from localqueue.ids import Mint
 from localqueue.stores.port import (
     BLOCKED,
     CANCELLED,
@@ -117,6 +119,33 @@ def check_retention(keep_seconds: float | None, keep_events: int | None) -> None
         raise ValueError(f"keep_events must be at least 1, not {keep_events}; leave it out to keep every event")
 
 
+def kept_options(
+    *,
+    priority: int,
+    dedupe_key: str | None,
+    ordering_key: str | None,
+    run_id: str | None,
+    headers: str | None,
+    delay: float,
+    ttl: float | None,
+) -> dict[str, Any] | None:
+    """What an entry of the journal keeps of a put's options: those that were not left at their defaults.
+
+    `delay` and `ttl` count from the entry's time, also those of a message that came with a past. A time since the epoch
+    is good to less than a microsecond, so they are rounded to that.
+    """
+    options: dict[str, Any] = {"priority": priority} if priority else {}
+    keys = (("dedupe_key", dedupe_key), ("ordering_key", ordering_key), ("run_id", run_id))
+    options |= {name: value for name, value in keys if value is not None}
+    if headers is not None:
+        options["headers"] = json.loads(headers)
+    if (delay := round(float(delay), 6)) > 0:
+        options["delay"] = delay
+    if ttl is not None:
+        options["ttl"] = max(round(float(ttl), 6), 0.0)
+    return options or None
+
+
 def describe_error(error: object) -> dict[str, Any] | None:
     """The structured form of an exception or text, as `last_error` shows it."""
     if error is None:
@@ -204,3 +233,26 @@ def ended_at(message: StoredMessage) -> float:
 
 def _event(kind: str, at: float, attempt: int, **extra: Any) -> dict[str, Any]:
     return {"type": kind, "at": at, "attempt": attempt, **{k: v for k, v in extra.items() if v is not None}}
+
+
+def last_wanted(ids: Mint, state: str | None, until: str | None) -> int | None:
+    """The key of the last message that a scan by id wants, None for no end."""
+    if until is None:
+        return None
+    if state in ENDED:
+        raise ValueError(f"until= is for scans by id; {state} messages are listed by the time they left delivery")
+    key = ids.key_of(until)
+    if key is None:
+        raise ValueError(f"until={until!r} is no id of this namespace; give the id of one of its messages")
+    return key
+
+
+def check_parts(parts: int) -> None:
+    if parts < 1:
+        raise ValueError(f"parts must be at least 1, not {parts}")
+
+
+def ends_of_parts(total: int, parts: int) -> list[int]:
+    """The positions, from 0, of the last of each of at most `parts` about equal parts of `total` things."""
+    parts = min(parts, total)
+    return [total * n // parts - 1 for n in range(1, parts + 1)]

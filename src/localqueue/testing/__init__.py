@@ -41,6 +41,7 @@ import pytest
 for _name in (
     *(
         "agreement",
+        "batches",
         "capacity",
         "copies",
         "dedupe",
@@ -50,6 +51,8 @@ for _name in (
         "fencing",
         "journal",
         "journal_keeping",
+        "journal_options",
+        "journal_span",
         "observing",
         "leases",
     ),
@@ -61,6 +64,7 @@ for _name in (
         "payloads",
         "process_wake",
         "processes",
+        "ranges",
         "records",
         "reopening",
         "replay",

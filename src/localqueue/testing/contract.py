@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from localqueue.stores.port import QueueStore
+from localqueue.testing.batches import BatchContract
 from localqueue.testing.capacity import CapacityContract
 from localqueue.testing.copies import BackupContract
 from localqueue.testing.dedupe import DedupeContract
@@ -17,6 +18,8 @@ from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
 from localqueue.testing.journal import JournalContract
 from localqueue.testing.journal_keeping import JournalKeepingContract, SharedJournalContract
+from localqueue.testing.journal_options import JournalOptionsContract
+from localqueue.testing.journal_span import JournalSpanContract
 from localqueue.testing.leases import LeaseContract
 from localqueue.testing.namespaces import NamespaceContract
 from localqueue.testing.observing import ObserveContract
@@ -25,6 +28,7 @@ from localqueue.testing.ordering import OrderingContract
 from localqueue.testing.payloads import PayloadContract
 from localqueue.testing.process_wake import ProcessWakeContract
 from localqueue.testing.processes import ProcessContract
+from localqueue.testing.ranges import RangeContract
 from localqueue.testing.records import RecordContract
 from localqueue.testing.reopening import ReopenContract
 from localqueue.testing.restoring import RestoreContract
@@ -51,6 +55,8 @@ class StoreContract(
     TimerContract,
     FanoutContract,
     RecordContract,
+    BatchContract,
+    RangeContract,
     OperationsContract,
     StatsContract,
     BackupContract,
@@ -60,6 +66,8 @@ class StoreContract(
     ThreadContract,
     JournalContract,
     JournalKeepingContract,
+    JournalOptionsContract,
+    JournalSpanContract,
     ObserveContract,
     RestoreContract,
 ):

@@ -35,13 +35,15 @@ class StoreHarness:
 
     `open` takes any of `namespace`, `clock` and `durability` as keywords; every call opens the same data.
     `opener` and `location` say the same to another process: `opener` is "module:callable", called as
-    `callable(location)`. `open_copy` opens what `backup(path)` wrote.
+    `callable(location)`. `open_copy` opens what `backup(path)` wrote. `batch` is how many small messages one batch of
+    the store holds at least, where that depends on the server the tests run against.
     """
 
     open: Callable[..., QueueStore]
     open_copy: Callable[[str], QueueStore]
     opener: str = ""
     location: str = ""
+    batch: int = 100_000
 
     def context(self) -> SpawnContext:
         """Where the events, barriers and queues come from that the processes of `in_process` share."""

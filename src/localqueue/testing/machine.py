@@ -148,6 +148,10 @@ class StoreMachine(DeliveryMachine):
         entries = self.store.events(after=self.last_entry)
         assert [entry.seq for entry in entries] == [self.last_entry + n for n in range(1, len(entries) + 1)]
         self.last_entry += len(entries)
+        assert self.store.journal_span() == (1, self.last_entry)
+        for entry in entries:
+            if entry.type == "enqueued" and (known := self.model.messages.get(entry.message_id)):
+                assert entry.options == known.options
         messages = self.model.messages.values()
         assert replay(entries, self.replayed) == {m.id: known_as(m.queue, m.state, m.attempts) for m in messages}
 

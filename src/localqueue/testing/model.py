@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from localqueue.errors import CircularDependency, DedupeKeyInUse, NotWaiting, QueueFull, RunCancelled, UnknownMessage
 from localqueue.stores.port import Limit, NewMessage
 
+_OPTIONS = {
+    name: NewMessage._field_defaults[name]
+    for name in ("priority", "dedupe_key", "ordering_key", "run_id", "headers", "delay", "ttl")
+}
 LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
 HEADS = ("ready", "delayed", "inflight")
 
@@ -35,6 +40,7 @@ class Message:
     leased_until: float = 0.0
     most: int | None = None
     ended_at: float = 0.0
+    options: dict[str, Any] | None = None  # as the journal knows them
 
     def exhausted(self, max_attempts: int | None) -> bool:
         most = self.most if self.most is not None else max_attempts
@@ -126,6 +132,8 @@ class Model:
             run_id=new.run_id,
             after={upstream for upstream in new.after if upstream not in self.acked},
         )
+        given = {name: getattr(new, name) for name in _OPTIONS}
+        message.options = {name: value for name, value in given.items() if value != _OPTIONS[name]} or None
         self._land(message)
         self.messages[new.id] = message
 

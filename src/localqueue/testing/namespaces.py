@@ -47,6 +47,7 @@ class NamespaceContract:
         assert theirs.stats("jobs") == QueueStats()
         assert theirs.scan("jobs") == theirs.scan("jobs", state="dead") == []
         assert theirs.queues() == []
+        assert theirs.splits("jobs", 2) == theirs.runs() == []
         assert theirs.run("r") is None
         assert theirs.run_messages("r") == []
         assert theirs.upstream("jobs", waiting) == []

@@ -40,6 +40,28 @@ class RunContract:
         assert store.run_messages("r") == []
         assert store.cancel_run("r") == 0
 
+    def test_runs_are_listed_by_id_and_in_pages(self, store: QueueStore) -> None:
+        assert store.runs() == []
+        names = ["r3", "r1", "naïve", "R", "r10", "日本", "r" * 500 + "b", "r" * 500 + "a", "🦄"]
+        for n, name in enumerate(names):
+            put(store, f"q{n % 2}", run_id=name)
+        put(store, run_id="r1")
+        put(store)
+        ordered = sorted(names)
+        assert store.runs() == ordered
+        assert store.runs(limit=3) == ordered[:3]
+        assert store.runs(after=ordered[2], limit=4) == ordered[3:7]
+        assert store.runs(after=ordered[-1]) == store.runs(limit=0) == []
+
+    def test_a_run_that_is_over_is_still_listed(self, store: QueueStore) -> None:
+        put_many(store, "ab", run_id="done")
+        drain(store)
+        put(store, run_id="cancelled")
+        store.cancel_run("cancelled")
+        with pytest.raises(RunCancelled):
+            store.commit(Changes(enqueue=[new(store, run_id="new"), new(store, run_id="cancelled")]))
+        assert store.runs() == ["cancelled", "done"]
+
     def test_a_run_counts_its_messages_in_every_queue(self, store: QueueStore) -> None:
         first = put(store, run_id="r")
         put(store, "other", run_id="r", delay=60)

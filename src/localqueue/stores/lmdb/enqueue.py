@@ -109,7 +109,7 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     if row.state == EXPIRED and ended_at is None:
         row.ended_at = now
     content = pack_content(message.payload, message.codec, message.headers)
-    tx.insert(row, content, ended_elsewhere=ended_at is not None)
+    tx.insert(row, content, run_id=message.run_id, ended_elsewhere=ended_at is not None)
     if run is not None:
         run.total += 1
         tx.save_run(run)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+from localqueue.events.event import ENQUEUED
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.ids import Mint
 from localqueue.stores import rules
@@ -24,7 +25,11 @@ _SPARE = 8  # how many more entries than twice those it wrote a transaction may 
 
 
 class Entry(NamedTuple):
-    """What a transaction will append; `content` is that of an enqueued message."""
+    """What a transaction will append.
+
+    `content` is that of an enqueued message. It has no error: what stands there are its options, without the headers,
+    which are part of the content.
+    """
 
     type: int
     queue: int
@@ -104,13 +109,25 @@ def _event(txn: Txn, ids: Mint, names: dict[int, str], key: bytes, value: bytes)
         texts.append(None if length < 0 else value[position : position + length].decode("utf-8", "surrogatepass"))
         position += max(length, 0)
     worker, error = texts
-    payload, codec, _ = unpack_content(value[position:]) if position < len(value) else (None, None, None)
+    payload, codec, headers = unpack_content(value[position:]) if position < len(value) else (None, None, None)
+    described = None if error is None else json.loads(error)
+    options = None
+    if JOURNAL_TYPES[code - 1] == ENQUEUED:
+        described, options = None, described
+        if headers is not None:
+            options = {**(options or {}), "headers": json.loads(headers)}
     if queue not in names:
         names[queue] = reads.queue_row(txn, queue).name
     return JournalEvent(
         keys.last_number(key), at, JOURNAL_TYPES[code - 1], names[queue], ids.id_of(message),
-        None if attempt < 0 else attempt, worker, None if error is None else json.loads(error), payload, codec,
+        None if attempt < 0 else attempt, worker, described, payload, codec, options,
     )  # fmt: skip
+
+
+def span(txn: Txn, namespace: int) -> tuple[int, int]:
+    last = Switch.read(txn, namespace).last
+    first = next(keys.walk_keys(txn, keys.journal_of(namespace)), None)
+    return (last + 1 if first is None else keys.last_number(first)), last
 
 
 def prune(txn: Txn, namespace: int, until: float) -> int:
@@ -150,6 +167,10 @@ class KeepsJournal:
         found: list[JournalEvent] = self._read(
             lambda txn: events(txn, self.ids, self.namespace_id, after, limit, wanted)
         )
+        return found
+
+    def journal_span(self) -> tuple[int, int]:
+        found: tuple[int, int] = self._read(lambda txn: span(txn, self.namespace_id))
         return found
 
     def prune_events(self, *, older_than: float) -> int:

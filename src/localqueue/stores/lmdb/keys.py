@@ -206,6 +206,10 @@ def run_id(namespace_id: int, name: str) -> bytes:
     return _IN_QUEUE.pack(b"U", namespace_id) + text_key(name)
 
 
+def run_ids(namespace_id: int) -> bytes:
+    return _IN_QUEUE.pack(b"U", namespace_id)
+
+
 def run(run: int) -> bytes:
     return _ONE.pack(b"V", run)
 

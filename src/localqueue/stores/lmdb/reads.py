@@ -206,19 +206,45 @@ def get(txn: Txn, ids: Mint, queue: int, name: str, message_id: str) -> StoredMe
 
 
 def scan(
-    txn: Txn, ids: Mint, queue: int, name: str, state: str | None, after: str | None, limit: int | None
+    txn: Txn,
+    ids: Mint,
+    queue: int,
+    name: str,
+    state: str | None,
+    after: str | None,
+    last: int | None,
+    limit: int | None,
 ) -> list[StoredMessage]:
     if state is not None and CODE[state] >= DEAD:
         found = _ended(txn, queue, CODE[state], None if after is None else message_row(txn, ids.key_of(after)), after)
     else:
-        found = _in_queue(txn, queue, None if state is None else CODE[state], (after and ids.key_of(after)) or 0)
+        behind = (after and ids.key_of(after)) or 0
+        found = _in_queue(txn, queue, None if state is None else CODE[state], behind, last)
     return [stored_message(txn, ids, row, name) for row in islice(found, limit)]
 
 
-def _in_queue(txn: Txn, queue: int, state: int | None, after: int) -> Iterator[MessageRow]:
+def _in_queue(txn: Txn, queue: int, state: int | None, after: int, last: int | None) -> Iterator[MessageRow]:
+    end = b"N" if last is None else keys.message(last)
     for key, value in keys.walk(txn, b"M", keys.message(after + 1)):
+        if key > end:
+            return
         if rows.queue_of(value) == queue and (state is None or rows.state_of(value) == state):
             yield MessageRow.unpack(keys.last_number(key), value)
+
+
+def splits(txn: Txn, ids: Mint, queue: int, parts: int) -> list[str]:
+    """By a walk over the rows, which are apart from the payloads, as far as the queue has messages."""
+    ends = rules.ends_of_parts(sum(queue_row(txn, queue).counts), parts)
+    found: list[str] = []
+    place = 0
+    for key, value in keys.walk(txn, b"M"):
+        if len(found) == len(ends):
+            break
+        if rows.queue_of(value) == queue:
+            if place == ends[len(found)]:
+                found.append(ids.id_of(keys.last_number(key)))
+            place += 1
+    return found
 
 
 def _ended(txn: Txn, queue: int, state: int, behind: MessageRow | None, after: str | None) -> Iterator[MessageRow]:
@@ -252,6 +278,12 @@ def find_run(txn: Txn, namespace: int, run_id: str) -> RunRow | None:
 
 def run_keys(txn: Txn, run: int, after: int = 0) -> Iterator[int]:
     return map(keys.last_number, keys.walk_keys(txn, keys.run_members(run), keys.run_member(run, after + 1)))
+
+
+def runs(txn: Txn, namespace: int, after: str, limit: int | None) -> list[str]:
+    """By ascending name. The table has their order only up to the length of a key."""
+    found = (run_row(txn, keys.last_number(value)) for _, value in keys.walk(txn, keys.run_ids(namespace)))
+    return sorted(row.name for row in found if row is not None and row.name > after)[:limit]
 
 
 def run(txn: Txn, namespace: int, run_id: str) -> RunStats | None:

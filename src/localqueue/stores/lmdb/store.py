@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from localqueue.errors import IdTaken, QueueStoreClosedError
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
 from localqueue.stores.lmdb import keys, listen, maintain, operate, reads, registry, schema
 from localqueue.stores.lmdb import lease as leasing
 from localqueue.stores.lmdb.dependencies import Wiring, add_edges
@@ -32,6 +33,7 @@ from localqueue.stores.port import (
     NewMessage,
     Payload,
     Record,
+    RecordWrite,
     Settle,
     StoredMessage,
     Subscriptions,
@@ -133,14 +135,21 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._write(lambda tx: put_one(tx, queue, payload, codec))
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        def work(tx: Tx) -> float:
+            operate.write_records(tx, records)  # first, so that a batch that is refused costs little
+            enqueue(tx, Changes(enqueue=messages), Wiring())
+            return tx.now
+
         while True:
             ids = self.mint(len(payloads))
             messages = [
                 NewMessage(new_id, queue, payload, codec) for new_id, payload in zip(ids, payloads, strict=True)
             ]
             try:
-                return ids, self.commit(Changes(enqueue=messages)).enqueued[0].at
+                return ids, self._write(work)
             except IdTaken:
                 continue
 
@@ -219,9 +228,22 @@ class LMDBQueueStore(KeepsJournal, Observed):
         return self._read_queue(queue, lambda txn, q: reads.stats(txn, q, self._clock()), QueueStats())
 
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
-        return self._read_queue(queue, lambda txn, q: reads.scan(txn, self.ids, q, queue, state, after, limit), [])
+        last = rules.last_wanted(self.ids, state, until)
+        return self._read_queue(
+            queue, lambda txn, q: reads.scan(txn, self.ids, q, queue, state, after, last, limit), []
+        )
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        return self._read_queue(queue, lambda txn, q: reads.splits(txn, self.ids, q, parts), [])
 
     def queues(self) -> list[str]:
         def work(txn: Txn) -> list[str]:
@@ -229,6 +251,9 @@ class LMDBQueueStore(KeepsJournal, Observed):
             return [reads.queue_row(txn, keys.last_number(value)).name for _, value in found]
 
         return sorted(self._read(work))
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        return self._read(lambda txn: reads.runs(txn, self.namespace_id, after, limit))
 
     def run(self, run_id: str) -> RunStats | None:
         return self._read(lambda txn: reads.run(txn, self.namespace_id, run_id))

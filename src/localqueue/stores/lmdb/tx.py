@@ -139,7 +139,9 @@ class Tx:
         row.indexed = row.index_entries()
         return row
 
-    def insert(self, row: MessageRow, content: bytes, *, ended_elsewhere: bool = False) -> None:
+    def insert(
+        self, row: MessageRow, content: bytes, *, run_id: str | None = None, ended_elsewhere: bool = False
+    ) -> None:
         if not self.txn.put(keys.message(row.key), row.pack(), overwrite=False):
             raise IdTaken(f"message id {self.store.ids.id_of(row.key)} is in use")
         self.txn.put(keys.content(row.key), content)
@@ -148,11 +150,24 @@ class Tx:
         queue = self.queue(row.queue)
         queue.counts[row.state] += 1
         queue.due_by(row.due_at)
-        self.journal("enqueued", row, content=content)
+        if self._journal.enabled:
+            self.journal("enqueued", row, error=self._options(row, run_id), content=content)
         if ended_elsewhere:  # nothing happens to it here, but the journal has to know how it is
             self.journal(ENDINGS[row.state], row, error=row.last_error if row.state == DEAD else None)
         elif row.state == EXPIRED:
             self.note("expired", row)
+
+    def _options(self, row: MessageRow, run_id: str | None) -> str | None:
+        options = rules.kept_options(
+            priority=row.priority,
+            dedupe_key=row.dedupe_key,
+            ordering_key=row.ordering_key,
+            run_id=run_id,
+            headers=None,
+            delay=row.available_at - self.now,
+            ttl=None if row.expires_at is None else row.expires_at - self.now,
+        )
+        return to_json(options)
 
     def restore(self, row: MessageRow, past: StoredMessage) -> None:
         """Give a new message the attempts it had elsewhere."""

@@ -17,7 +17,7 @@ from pymongo.errors import BulkWriteError
 
 from localqueue.errors import IdTaken
 from localqueue.stores.mongodb import driver, said
-from localqueue.stores.mongodb.journal import Entry, Journal
+from localqueue.stores.mongodb.journal import Entry, Journal, enqueued
 from localqueue.stores.mongodb.rows import (
     BLOCKED,
     DEAD,
@@ -168,8 +168,7 @@ class Gathering:
         if row.run is not None:
             self.said.add((said.RUN, 0))
         if self.journal.enabled:
-            entry = Entry("enqueued", row.queue, row.key, payload=content["b"], codec=content.get("co"))
-            self.journal.add(entry)
+            self.journal.add(enqueued(row, content, self.now))
         if ended_elsewhere:  # nothing happens to it here, but the journal has to know how it is
             self.record(ENDINGS[row.state], row, error=row.last_error if row.state == DEAD else None)
         elif row.state == EXPIRED:
@@ -181,8 +180,9 @@ class Gathering:
             plain(self.store.namespace_id, key, queue, payload, codec, self.now)
             for key, payload in zip(keys, payloads, strict=True)
         ]
-        if documents:
-            documents[0]["k"] = said.say_new(self.store.namespace_id, queue)
+        if not documents:
+            return
+        documents[0]["k"] = said.say_new(self.store.namespace_id, queue)
         if self.journal.enabled:
             for document in documents:
                 document["j"] = 1

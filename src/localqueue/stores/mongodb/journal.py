@@ -13,6 +13,7 @@ waited for its end.
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +22,10 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument
 
 from localqueue.errors import QueueStoreError
+from localqueue.events.event import ENQUEUED
 from localqueue.events.journal import JOURNAL_CODES
-from localqueue.stores.mongodb.rows import INFLIGHT
+from localqueue.stores import rules
+from localqueue.stores.mongodb.rows import INFLIGHT, Row
 from localqueue.stores.mongodb.server import Server
 from localqueue.stores.mongodb.transaction import transact
 
@@ -42,13 +45,30 @@ class Entry(NamedTuple):
     error: str | None = None
     payload: str | bytes | None = None
     codec: str | None = None
+    options: str | None = None
 
     def document(self, number: int, now: float) -> dict[str, Any]:
         found = {
             "_id": Int64(number), "at": now, "t": JOURNAL_CODES[self.type], "q": self.queue, "k": Int64(self.key),
             "a": self.attempt, "w": self.worker, "e": self.error, "b": self.payload, "co": self.codec,
+            "o": self.options,
         }  # fmt: skip
         return {name: value for name, value in found.items() if value is not None}
+
+
+def enqueued(row: Row, content: dict[str, Any], now: float) -> Entry:
+    """The entry of a new message."""
+    options = rules.kept_options(
+        priority=row.priority,
+        dedupe_key=row.dedupe_key,
+        ordering_key=row.ordering_key,
+        run_id=row.run,
+        headers=content.get("hd"),
+        delay=row.available_at - now,
+        ttl=None if row.expires_at is None else row.expires_at - now,
+    )
+    text = None if options is None else json.dumps(options, separators=(",", ":"))
+    return Entry(ENQUEUED, row.queue, row.key, payload=content["b"], codec=content.get("co"), options=text)
 
 
 class Journal:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from bson.int64 import Int64
+from pymongo.read_concern import ReadConcern
 
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.stores import rules
@@ -42,12 +43,37 @@ class KeepsJournal(Base):
         return [self._event(entry) for entry in found]
 
     def _event(self, entry: dict[str, Any]) -> JournalEvent:
-        get, error = entry.get, entry.get("e")
+        get, error, options = entry.get, entry.get("e"), entry.get("o")
         return JournalEvent(
             entry["_id"] - base_of(self.namespace_id), entry["at"], JOURNAL_TYPES[entry["t"] - 1],
             self.name_of_queue(entry["q"]), self.ids.id_of(entry["k"]), get("a"), get("w"),
             None if error is None else json.loads(error), get("b"), get("co"),
+            None if options is None else json.loads(options),
         )  # fmt: skip
+
+    def journal_span(self) -> tuple[int, int]:
+        self._require_open()
+        first = [
+            {"$match": entries_of(self.namespace_id)},
+            {"$sort": {"_id": 1}},
+            {"$limit": 1},
+            {"$project": {"_id": 1}},
+        ]
+        look = [
+            {"$match": {"_id": self.namespace_id}},
+            {"$lookup": {"from": "lq_journal", "pipeline": first, "as": "first"}},
+            {"$project": {"last": 1, "first": 1}},
+        ]
+        # What a majority has can not be taken back, so nothing will be written under these numbers again.
+        journals = self.server.database.lq_journals.with_options(read_concern=ReadConcern("majority"))
+        with self.server.call():
+            found = next(iter(journals.aggregate(look)), None)
+        if found is None:
+            return 1, 0
+        # The first entry is looked for later, when there may be others than were counted.
+        behind = found["last"] + 1
+        kept = [one["_id"] - base_of(self.namespace_id) for one in found["first"]]
+        return min([behind, *kept]), behind - 1
 
     def prune_events(self, *, older_than: float) -> int:
         def work(tx: Tx) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
 from localqueue.stores.mongodb import reads, records
 from localqueue.stores.mongodb.base import Base
 from localqueue.stores.mongodb.rows import BLOCKED, READY, stored_message
@@ -31,19 +32,40 @@ class Reads(Base):
         return self._read(queue, lambda q: reads.stats(self.server, q, now), QueueStats())
 
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
+        last = rules.last_wanted(self.ids, state, until)
         self._require_open()
         number = self._find_queue(queue)
         if number is None:
             return []
         with self.server.long_read():
-            return reads.scan(self.server, self.ids, number, queue, state, after, limit)
+            return reads.scan(self.server, self.ids, number, queue, state, after, last, limit)
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        self._require_open()
+        number = self._find_queue(queue)
+        if number is None:
+            return []
+        with self.server.long_read():
+            return reads.splits(self.server, self.ids, number, parts)
 
     def queues(self) -> list[str]:
         self._require_open()
         with self.server.call():
             return sorted(row["name"] for row in self.server.queues.find({"n": self.namespace_id}, {"name": 1}))
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        self._require_open()
+        with self.server.long_read():
+            return reads.runs(self.server, self.namespace_id, after, limit)
 
     def run(self, run_id: str) -> RunStats | None:
         self._require_open()

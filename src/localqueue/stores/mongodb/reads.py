@@ -25,7 +25,7 @@ from localqueue.stores.mongodb.rows import (
     Row,
     stored_message,
 )
-from localqueue.stores.mongodb.schema import CLAIM
+from localqueue.stores.mongodb.schema import ALL, CLAIM
 from localqueue.stores.mongodb.server import Server
 from localqueue.stores.port import STATES, StoredMessage
 
@@ -167,7 +167,14 @@ def get(server: Server, ids: Mint, queue: int, name: str, message_id: str) -> St
 
 
 def scan(
-    server: Server, ids: Mint, queue: int, name: str, state: str | None, after: str | None, limit: int | None
+    server: Server,
+    ids: Mint,
+    queue: int,
+    name: str,
+    state: str | None,
+    after: str | None,
+    last: int | None,
+    limit: int | None,
 ) -> list[StoredMessage]:
     if limit == 0:
         return []
@@ -179,15 +186,38 @@ def scan(
     if state is not None and CODE[state] >= DEAD:
         order = [("e", 1), ("_id", 1)]
         if after is not None:
-            last = server.messages.find_one({"_id": Int64(behind)}, {"e": 1})
-            if last is None or last.get("e") is None:
+            seen = server.messages.find_one({"_id": Int64(behind)}, {"e": 1})
+            if seen is None or seen.get("e") is None:
                 return []
-            later = {"e": last["e"], "_id": {"$gt": Int64(behind)}}
-            query["$or"] = [{"e": {"$gt": last["e"]}}, later]
+            later = {"e": seen["e"], "_id": {"$gt": Int64(behind)}}
+            query["$or"] = [{"e": {"$gt": seen["e"]}}, later]
     else:
-        query["_id"] = {"$gt": Int64(behind)}
+        query["_id"] = {"$gt": Int64(behind)} | ({} if last is None else {"$lte": Int64(last)})
     found = server.in_snapshot(server.messages).find(query).sort(order).limit(limit or 0)
     return [stored_message(ids, document, name) for document in found]
+
+
+def splits(server: Server, ids: Mint, queue: int, parts: int) -> list[str]:
+    """By steps over an index, which the server takes without looking at a message."""
+    messages = server.messages
+    newest = next(messages.find({"q": queue} | MESSAGES, {"_id": 1}, hint=ALL).sort("_id", -1).limit(1), None)
+    if newest is None:
+        return []
+    end = {"$lte": newest["_id"]}
+    ends = rules.ends_of_parts(messages.count_documents({"q": queue, "_id": MESSAGES["_id"] | end}, hint=ALL), parts)
+    found: list[int] = []
+    for before, here in zip([-1, *ends], ends[:-1], strict=False):
+        behind = {"q": queue, "_id": {"$gt": found[-1] if found else Int64(0)} | end}
+        step = messages.find(behind, {"_id": 1}, hint=ALL).sort("_id", 1).skip(here - before - 1).limit(1)
+        found += [one["_id"] for one in step]
+    return [ids.id_of(key) for key in dict.fromkeys([*found, newest["_id"]])]
+
+
+def runs(server: Server, namespace: int, after: str, limit: int | None) -> list[str]:
+    if limit == 0:
+        return []
+    found = server.database.lq_runs.find({"n": namespace, "name": {"$gt": after}}, {"name": 1})
+    return [row["name"] for row in found.sort("name", 1).limit(limit or 0)]
 
 
 def run(server: Server, namespace: int, run_id: str) -> RunStats | None:

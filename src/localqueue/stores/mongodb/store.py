@@ -14,9 +14,9 @@ from localqueue.stores.mongodb import (
     hot,
     listen,
     maintain,
-    records,
 )
 from localqueue.stores.mongodb import lease as leasing
+from localqueue.stores.mongodb import records as records_of
 from localqueue.stores.mongodb.dependencies import add_edges
 from localqueue.stores.mongodb.enqueue import enqueue
 from localqueue.stores.mongodb.keeping import KeepsJournal
@@ -33,6 +33,7 @@ from localqueue.stores.port import (
     Lease,
     LeaseRequest,
     Payload,
+    RecordWrite,
     Settle,
     StoredMessage,
     Waiter,
@@ -49,6 +50,9 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
     its journals, so `durability="power"` asks for nothing more than `"process"`. Times are the server's; `clock`
     replaces them for tests. `timeout` bounds each call, waiting for a primary and retries included. Safe to share
     between threads, to open from many processes, and to carry over a fork.
+
+    A commit is a transaction, and one that is too large for the server's cache is refused whole. Count 800 bytes and
+    the payload for each message: up to 7% of the cache is safe, beyond 15% it fails.
     """
 
     # the three write verbs
@@ -84,7 +88,7 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
                 enqueued = enqueue(tx, changes, wiring)
             add_edges(tx, changes.edges, wiring)
             settled = settle(tx, changes.settle, strict=changes.strict)
-            records.write_records(tx, changes.records)
+            records_of.write_records(tx, changes.records)
             return Committed(enqueued, settled)
 
         wanted = [one.id for one in changes.settle] + [one for new in changes.enqueue for one in new.after]
@@ -108,11 +112,14 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
         ids, now = self.put_batch(queue, [payload], codec)
         return ids[0], now
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
         def work(tx: Tx) -> tuple[range, float]:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             number = tx.queue_id(queue)
+            records_of.write_records(tx, records)  # first, so that a batch that is refused costs little
             tx.insert_plain(number, keys, payloads, codec)
             return keys, tx.now
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from localqueue.errors import IdTaken
+from localqueue.stores.port import RecordWrite
 from localqueue.stores.postgres import driver
+from localqueue.stores.postgres.operate import write_records
+from localqueue.stores.postgres.tx import Tx
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.store import PostgresQueueStore
@@ -27,10 +30,16 @@ def copy_batch(
     payloads: Sequence[tuple[bytes, bool]],
     codec: str | None,
     mark: str,
+    records: Sequence[RecordWrite] = (),
 ) -> float:
-    """Insert the messages in one transaction that also tells of them; the time at which they were created."""
+    """Insert the messages in one transaction that also tells of them; the time at which they were created.
+
+    Records come first: a batch that is refused then costs little, and one that another writer is about to write waits.
+    """
     with store._pool.connection() as connection:
         now = store._begin(connection, set())
+        if records:
+            write_records(Tx(store, connection, now, set()), records)
         try:
             with connection.cursor() as cursor, cursor.copy(store.sql.COPY_BATCH) as copy:
                 _write(copy.write, queue, keys, payloads, codec, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from localqueue.ids import Mint
 from localqueue.stores.postgres.reads import ReadsQueues
 from localqueue.stores.postgres.rows import from_json, text_or_none
 from localqueue.stores.postgres.tx import Tx
-from localqueue.stores.rules import check_retention
+from localqueue.stores.rules import check_retention, kept_options
 
 _SWITCH = "SELECT pg_advisory_xact_lock(1819373159, 0)"
 _TRIGGERS = "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = 'lq_journal_put'"
@@ -18,11 +19,20 @@ _TRIGGERS = "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = 
 
 def journal_event(ids: Mint, row: tuple[Any, ...]) -> JournalEvent:
     """An entry from a row of `journal_events.sql`."""
-    seq, at, code, name, key, attempt, worker, error, payload, is_text, codec = row
+    seq, at, code, name, key, attempt, worker, error, payload, is_text, codec, options = row
     return JournalEvent(
         seq, at, JOURNAL_TYPES[code - 1], name.decode(), ids.id_of(key), attempt, text_or_none(worker),
-        from_json(error), text_or_none(payload) if is_text else payload, codec,
+        from_json(error), text_or_none(payload) if is_text else payload, codec, _options(options),
     )  # fmt: skip
+
+
+def _options(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    found = json.loads(text)
+    for name in ("dedupe_key", "ordering_key", "run_id", "headers"):
+        found[name] = bytes.fromhex(found[name]).decode() if name in found else None
+    return kept_options(**{"priority": 0, "delay": 0.0, "ttl": None, **found})
 
 
 class KeepsJournal(ReadsQueues):
@@ -68,6 +78,14 @@ class KeepsJournal(ReadsQueues):
         statement = self.sql.JOURNAL_EVENTS if queue is None else self.sql.JOURNAL_EVENTS_OF_QUEUE
         rows = self._all(statement, (self.namespace_id if wanted is None else wanted, max(after, 0), limit))
         return [journal_event(self.ids, row) for row in rows]
+
+    def journal_span(self) -> tuple[int, int]:
+        # The number of the last entry is written under a lock that is held until the commit: what it says is whole.
+        found = self._one(self.sql.JOURNAL_SPAN, (self.namespace_id,))
+        if found is None:
+            return 1, 0
+        first, last = found
+        return (last + 1 if first is None else first), last
 
     def prune_events(self, *, older_than: float) -> int:
         def work(tx: Tx) -> int:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
 from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
 from localqueue.stores.postgres import maintain
 from localqueue.stores.postgres.calls import Calls
@@ -14,6 +15,9 @@ from localqueue.stores.postgres.rows import raw, stored_message, text_or_none
 from localqueue.stores.postgres.tx import CODE, DEAD
 
 T = TypeVar("T")
+
+_PAGES_OF_A_PART = 100  # by which the ends of a range are found
+_SAMPLE_OF_A_PART = 500  # messages: with fewer on those pages, all of the queue are looked at
 Execute = Callable[..., Any]
 
 
@@ -123,8 +127,15 @@ class ReadsQueues(Calls):
         return int(found[0])
 
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
+        last = rules.last_wanted(self.ids, state, until)
         row = self._find_queue(queue)
         if row is None:
             return []
@@ -145,12 +156,37 @@ class ReadsQueues(Calls):
                 else " AND (m.ended_at, m.key) > (SELECT a.ended_at, a.key FROM localqueue.lq_messages AS a "
                 "WHERE a.key = $4)"
             )
+        if last is not None:
+            values.append(last)
+            where += f" AND m.key <= ${len(values)}"
         find = f"{self.sql.FULL_ROW} {self.sql.here(f'WHERE {where} ORDER BY {order} LIMIT $2::bigint')}"
         return [stored_message(self.ids, found) for found in self._all(find, values)]
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        row = self._find_queue(queue)
+        if row is None:
+            return []
+        sample = sorted(key for (key,) in self._all(self.sql.SPLIT_SAMPLE, (row, parts * _PAGES_OF_A_PART)))
+        if len(sample) < parts * _SAMPLE_OF_A_PART:
+            found = self._one(self.sql.SPLITS, (row, [n / parts for n in range(1, parts)]))
+            ends, newest = found or (None, None)
+        else:
+            newest_first = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 ORDER BY key DESC LIMIT 1"
+            found = self._one(self.sql.here(newest_first), (row,))
+            ends = [sample[end] for end in rules.ends_of_parts(len(sample), parts)[:-1]]
+            newest = None if found is None else found[0]
+        return [] if newest is None else [self.ids.id_of(key) for key in sorted({*(ends or ()), newest})]
 
     def queues(self) -> list[str]:
         find = self.sql.here("SELECT name FROM localqueue.lq_queues WHERE namespace = $1 ORDER BY name")
         return [row[0].decode() for row in self._all(find, (self.namespace_id,))]
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        find = self.sql.here(
+            "SELECT name FROM localqueue.lq_runs WHERE namespace = $1 AND name > $2 ORDER BY name LIMIT $3::bigint"
+        )
+        return [row[0].decode() for row in self._all(find, (self.namespace_id, raw(after), limit))]
 
     def run(self, run_id: str) -> RunStats | None:
         rows = self._all(self.sql.RUN, (self.namespace_id, raw(run_id)))

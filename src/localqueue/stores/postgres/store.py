@@ -20,6 +20,7 @@ from localqueue.stores.port import (
     Committed,
     Lease,
     Payload,
+    RecordWrite,
 )
 from localqueue.stores.postgres import backing_up, connecting, driver, joining, migrations, operate
 from localqueue.stores.postgres import lease as leasing
@@ -154,7 +155,9 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         self.place = self._one(joining.PLACE, ())
         return self.place
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
         row = self._queue_id(queue)
         mark = queue_token(queue)
         pairs = [raw_payload(payload) for payload in payloads]
@@ -162,11 +165,11 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             try:
-                if len(pairs) < COPY_FROM:
+                if len(pairs) < COPY_FROM and not records:
                     values = (self._given_now(), row, codec, list(keys), [p[0] for p in pairs], [p[1] for p in pairs])
                     at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
                 else:
-                    at = self._patiently(lambda: copy_batch(self, row, keys, pairs, codec, mark))  # noqa: B023
+                    at = self._patiently(lambda: copy_batch(self, row, keys, pairs, codec, mark, records))  # noqa: B023
                 break
             except IdTaken:
                 continue

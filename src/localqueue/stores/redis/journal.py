@@ -7,8 +7,9 @@ from typing import Any
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.stores.redis import values
 from localqueue.stores.redis.calling import Calls
+from localqueue.stores.redis.msgpack import unpack
 from localqueue.stores.redis.reading import most, pairs
-from localqueue.stores.rules import check_retention
+from localqueue.stores.rules import check_retention, kept_options
 
 
 class KeepsJournal(Calls):
@@ -31,11 +32,34 @@ class KeepsJournal(Calls):
         body = None if b"b" not in fields else values.Body(fields[b"b"])
         attempt = fields.get(b"n")
         return JournalEvent(
-            int(number.partition(b"-")[0]), float(fields[b"at"]), JOURNAL_TYPES[int(fields[b"t"]) - 1],
+            _seq(number), float(fields[b"at"]), JOURNAL_TYPES[int(fields[b"t"]) - 1],
             self._name_of(fields[b"q"]), self._id_of(fields[b"k"]), None if attempt is None else int(attempt),
             values.text(fields.get(b"w")), values.from_json(fields.get(b"e")),
             None if body is None else body.payload, None if body is None else body.codec,
+            None if body is None else _options(body, fields.get(b"o")),
         )  # fmt: skip
+
+    def journal_span(self) -> tuple[int, int]:
+        last, first = self._read("journal_span")[1]
+        return (int(last) + 1 if first is None else _seq(first)), int(last)
 
     def prune_events(self, *, older_than: float) -> int:
         return int(self._write("prune_events", values.number(older_than))[1])
+
+
+def _seq(number: bytes) -> int:
+    return int(number.partition(b"-")[0])
+
+
+def _options(body: values.Body, packed: bytes | None) -> dict[str, Any] | None:
+    """Of an enqueued message: what its body knows, and what was written beside it."""
+    more: dict[bytes, Any] = {} if packed is None else dict(unpack(packed))
+    return kept_options(
+        priority=body.priority,
+        dedupe_key=values.text(more.get(b"dk")),
+        ordering_key=values.text(more.get(b"ok")),
+        run_id=values.text(more.get(b"run")),
+        headers=body.headers,
+        delay=more.get(b"delay", 0.0),
+        ttl=more.get(b"ttl"),
+    )

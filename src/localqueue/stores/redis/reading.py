@@ -71,26 +71,42 @@ class ReadsQueues(Calls):
         )
 
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
         if state is not None and state not in STATES:
             raise ValueError(f"{state!r} is no state of a message; use one of {', '.join(STATES)}")
+        last = rules.last_wanted(self.ids, state, until)
         name, which = self._digest(queue), (state or "").encode()
+        end = b"" if last is None else last.to_bytes(8)
         behind = b"" if after is None else self._key(after) or bytes(8)
         if state in rules.ENDED:
-            return self._messages(self._read("scan", name, which, behind, most(limit))[1])
+            return self._messages(self._read("scan", name, which, behind, most(limit), end)[1])
         messages: list[StoredMessage] = []
         while limit is None or len(messages) < limit:
             wanted = _PAGE if limit is None else min(_PAGE, limit - len(messages))
-            found = self._read("scan", name, which, behind, most(wanted))[1]
+            found = self._read("scan", name, which, behind, most(wanted), end)[1]
             messages += self._messages(found)
             if len(found) < wanted * 4:
                 break
             behind = found[-4]
         return messages
 
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        return [self._id_of(key) for key in self._read("splits", self._digest(queue), str(parts).encode())[1]]
+
     def queues(self) -> list[str]:
         return sorted(name.decode() for name in self._link.command(b"HVALS", self._root + b":names"))
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        names = (name.decode() for name in self._link.command(b"HVALS", self._root + b":runs"))
+        return sorted(name for name in names if name > after)[:limit]
 
     def run(self, run_id: str) -> RunStats | None:
         return self._run_stats(run_id, self._read("run", digest(run_id))[1])

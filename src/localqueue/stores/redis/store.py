@@ -13,7 +13,16 @@ from typing import Any, Self
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
-from localqueue.stores.port import Changes, Committed, Enqueued, Lease, LeaseRequest, Payload, StoredMessage
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    Enqueued,
+    Lease,
+    LeaseRequest,
+    Payload,
+    RecordWrite,
+    StoredMessage,
+)
 from localqueue.stores.redis import backup, opening, packing, values
 from localqueue.stores.redis.calling import Refused
 from localqueue.stores.redis.driver import without_password
@@ -216,16 +225,21 @@ class RedisQueueStore(ListensToQueues, KeepsJournal, Operates):
         self._wake.touched((name.decode(),))
         return self.ids.id_of(key), float(now)
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
         name, bodies = self._queue(queue), [values.tail(payload, codec) for payload in payloads]
+        if records:
+            bodies += packing.records(self.ids, records)
         while True:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             try:
                 now, _ = self._write("put_batch", name, b"".join(key.to_bytes(8) for key in keys), *bodies)
                 break
-            except Refused:
-                continue
+            except Refused as refused:
+                if refused.name != "IdTaken":
+                    raise explain(refused, Changes(records=records), self._key, self._name_of) from None
         self._wake.touched((name.decode(),))
         return IdRange(self.ids, keys), now
 

@@ -192,13 +192,13 @@ class _Filling:
             keep_events=journal.keep_events,
         )
         self._many(
-            "INSERT INTO lq_journal (id, at, type, queue, key, attempt, worker, error, payload, codec) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO lq_journal (id, at, type, queue, key, attempt, worker, error, payload, codec, options) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     base + event.seq, event.at, JOURNAL_CODES[event.type], self._queues[event.queue],
                     self._key(event.message_id), event.attempt, event.worker, to_json(event.error), event.payload,
-                    event.codec,
+                    event.codec, to_json(event.options),
                 )
                 for event in self._archive.events
             ),

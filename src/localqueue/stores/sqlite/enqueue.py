@@ -83,6 +83,8 @@ def own_key(tx: Tx, message_id: str) -> int:
 
 def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | None, keys: range) -> None:
     """Plain messages of one queue, many rows a statement."""
+    if not keys:
+        return
     row, now = tx.queue_id(queue), tx.now
     try:
         for start in range(0, len(payloads), _ROWS_A_STATEMENT):
@@ -186,7 +188,16 @@ def _insert(tx: Tx, message: NewMessage, wiring: Wiring) -> int:
     if state == EXPIRED and ended_at is None and (born_expired := tx.current(key)) is not None:
         tx.note("expired", born_expired)
     if past is not None:
-        tx.connection.execute(sql.DATE_ENTRIES, (tx.now, key, tx.store.namespace_id))
+        options = rules.kept_options(
+            priority=message.priority,
+            dedupe_key=message.dedupe_key,
+            ordering_key=message.ordering_key,
+            run_id=message.run_id,
+            headers=message.headers,
+            delay=available_at - tx.now,
+            ttl=None if expires_at is None else expires_at - tx.now,
+        )
+        tx.connection.execute(sql.DATE_ENTRIES, (tx.now, key, tx.store.namespace_id, to_json(options)))
     if run is not None:
         tx.connection.execute("UPDATE lq_runs SET total = total + 1 WHERE id = ?", (run,))
     return state

@@ -66,10 +66,18 @@ class KeepsJournal(ReadsQueues):
         return [
             JournalEvent(
                 entry - base, at, JOURNAL_TYPES[code - 1], name, self.ids.id_of(key), attempt, worker,
-                from_json(error), payload, codec,
+                from_json(error), payload, codec, from_json(options) or None,
             )
-            for entry, at, code, name, key, attempt, worker, error, payload, codec in rows
+            for entry, at, code, name, key, attempt, worker, error, payload, codec, options in rows
         ]  # fmt: skip
+
+    def journal_span(self) -> tuple[int, int]:
+        found = self._reader.one(sql.JOURNAL_SPAN, (self.namespace_id,))
+        if found is None:
+            return 1, 0
+        base = self.namespace_id << SEQ_BITS
+        first, last = found
+        return (last + 1 if first is None else first) - base, last - base
 
     def prune_events(self, *, older_than: float) -> int:
         def work(tx: Tx) -> int:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from localqueue.errors import QueueStoreClosedError
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
 from localqueue.stores.port import CheckReport, Record, StoredMessage, Subscriptions
 from localqueue.stores.sqlite import maintain, reads
 from localqueue.stores.sqlite.connection import translate
@@ -105,9 +106,20 @@ class ReadsQueues:
         return self._read(queue, lambda c, q: reads.stats(c, q, self._clock()), QueueStats())
 
     def scan(
-        self, queue: str, *, state: str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
     ) -> list[StoredMessage]:
-        return self._read(queue, lambda c, q: reads.scan(c, self.ids, q, state, after, limit), [])
+        last = rules.last_wanted(self.ids, state, until)
+        return self._read(queue, lambda c, q: reads.scan(c, self.ids, q, state, after, last, limit), [])
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        return self._read(queue, lambda c, q: reads.splits(c, self.ids, q, parts, self._clock()), [])
 
     def queues(self) -> list[str]:
         rows = self._reader.run(
@@ -116,6 +128,9 @@ class ReadsQueues:
             ).fetchall()
         )
         return [row[0] for row in rows]
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        return self._reader.run(lambda c: reads.runs(c, self.namespace_id, after, limit))
 
     def run(self, run_id: str) -> RunStats | None:
         return self._reader.run(lambda c: reads.run(c, self.namespace_id, run_id))

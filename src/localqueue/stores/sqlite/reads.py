@@ -7,10 +7,13 @@ from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import rules
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.rows import stored_message
 from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY
+
+_SAMPLE_OF_A_PART = 200  # messages by which the ends of a range are found
 
 
 def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
@@ -125,7 +128,13 @@ def get(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) 
 
 
 def scan(
-    connection: sqlite3.Connection, ids: Mint, queue: int, state: str | None, after: str | None, limit: int | None
+    connection: sqlite3.Connection,
+    ids: Mint,
+    queue: int,
+    state: str | None,
+    after: str | None,
+    last: int | None,
+    limit: int | None,
 ) -> list[StoredMessage]:
     where, order = "m.queue = :queue", "m.key"
     values: dict[str, Any] = {"queue": queue, "limit": -1 if limit is None else limit}
@@ -147,8 +156,32 @@ def scan(
             if order == "m.key"
             else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM lq_messages WHERE key = :after)"
         )
+    if last is not None:
+        values["last"] = last
+        where += " AND m.key <= :last"
     rows = connection.execute(f"{sql.FULL_ROW} WHERE {where} ORDER BY {order} LIMIT :limit", values).fetchall()
     return [stored_message(ids, connection, row) for row in rows]
+
+
+def splits(connection: sqlite3.Connection, ids: Mint, queue: int, parts: int, now: float) -> list[str]:
+    """By a sample that comes from indexes alone, so that its cost does not depend on the payloads."""
+    newest = connection.execute(
+        "SELECT key FROM lq_messages WHERE queue = ? ORDER BY key DESC LIMIT 1", (queue,)
+    ).fetchone()
+    if newest is None:
+        return []
+    every = max(1, sum(counts(connection, queue, now)) // (parts * _SAMPLE_OF_A_PART))
+    sample = {row[0] for row in connection.execute(sql.SPLIT_SAMPLE, {"queue": queue, "every": every})}
+    found = sorted(sample | {newest[0]})
+    return [ids.id_of(found[end]) for end in rules.ends_of_parts(len(found), parts)]
+
+
+def runs(connection: sqlite3.Connection, namespace: int, after: str, limit: int | None) -> list[str]:
+    rows = connection.execute(
+        "SELECT name FROM lq_runs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?",
+        (namespace, after, -1 if limit is None else limit),
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 def run(connection: sqlite3.Connection, namespace: int, run_id: str) -> RunStats | None:

@@ -17,7 +17,7 @@ from localqueue.stores.sqlite import statements as sql
 APPLICATION_ID = 0x6C71_7565  # "lque"
 
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
-MIGRATIONS: list[str] = []
+MIGRATIONS: list[str] = sql.MIGRATIONS
 
 
 def current_version() -> int:
@@ -32,11 +32,14 @@ def prepare(connection: sqlite3.Connection, path: str, *, shared: bool = False) 
     try:
         version = recognise(connection, path, shared=shared)
         file = _look(connection)
-        if version == 0:
+        is_new = version == 0
+        if is_new:
             run_script(connection, sql.SCHEMA)
             version = 1
         for migration in MIGRATIONS[version - 1 :]:
             run_script(connection, migration)
+        if not is_new:
+            _renew_triggers(connection)
         if file.is_ours or file.is_empty:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {current_version()}")
@@ -49,6 +52,13 @@ def prepare(connection: sqlite3.Connection, path: str, *, shared: bool = False) 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _renew_triggers(connection: sqlite3.Connection) -> None:
+    """Have the journal, where one is kept, written as this release writes it."""
+    if connection.execute("SELECT 1 FROM lq_journals WHERE enabled LIMIT 1").fetchone():
+        run_script(connection, sql.JOURNAL_OFF)
+        run_script(connection, sql.JOURNAL_ON)
 
 
 def recognise(connection: sqlite3.Connection, path: str, *, shared: bool = False) -> int:

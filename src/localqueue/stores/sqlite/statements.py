@@ -36,6 +36,7 @@ INSERT_PLAIN = load("insert_plain")
 JOURNAL_EVENTS = load("journal_events")
 JOURNAL_OFF = load("journal_off")
 JOURNAL_ON = load("journal_on")
+JOURNAL_SPAN = load("journal_span")
 LEASE_UP_TO = load("lease_up_to")
 LEAVE_LINE_UP_TO = load("leave_line_up_to")
 LOOK = load("look")
@@ -48,3 +49,7 @@ PUT_ONE = load("put_one")
 RENEW_LEASE = load("renew_lease")
 REPLACE_RECORD = load("replace_record")
 SET_RECORD = load("set_record")
+SPLIT_SAMPLE = load("split_sample")
+
+#: In their order; see schema.py.
+MIGRATIONS = [load(f"migrations/{name}") for name in ("0002_journal_options",)]

@@ -18,7 +18,16 @@ from localqueue.errors import IdTaken
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
 from localqueue.stores.observing import Observed
-from localqueue.stores.port import Changes, Committed, Lease, LeaseRequest, Payload, Settle, StoredMessage
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    Lease,
+    LeaseRequest,
+    Payload,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
 from localqueue.stores.sqlite import joining, maintain, operate, reads, schema
 from localqueue.stores.sqlite import lease as leasing
 from localqueue.stores.sqlite import statements as sql
@@ -172,8 +181,12 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         self._wake.touched((queue,))
         return self.ids.id_of(key), now
 
-    def put_batch(self, queue: str, payloads: Sequence[Payload], codec: str | None) -> tuple[Sequence[str], float]:
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
         def work(tx: Tx) -> tuple[range, float]:
+            if records:  # first, so that a batch that is refused costs little
+                operate.write_records(self, tx.connection.execute, tx.now, records)
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             insert_batch(tx, queue, payloads, codec, keys)

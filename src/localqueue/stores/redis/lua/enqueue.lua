@@ -101,6 +101,22 @@ local function join_run(tx, new)
   L.zadd(tx, run .. ':m', 0, new.key)
 end
 
+-- What the journal keeps of a message beside its body: keys, run, and times that count from now.
+local function options(tx, new)
+  local past = new.past
+  local kept = {
+    dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay,
+    ttl = new.ttl,
+  }
+  if past then
+    kept.ttl = past.expires and past.expires - tx.now
+  end
+  if kept.delay <= 0 then
+    kept.delay = nil
+  end
+  return next(kept) and cmsgpack.pack(kept)
+end
+
 local function insert(tx, new)
   if call('HEXISTS', tx.m, new.key) == 1 then
     L.refuse('IdTaken', new.key)
@@ -112,7 +128,8 @@ local function insert(tx, new)
   local x = msg.x
   L.hset(tx, tx.m, new.key, body)
   L.zadd(tx, L.at(tx, new.queue) .. 'a', 0, new.key)
-  L.enter(tx, 'enqueued', new.queue, new.key, nil, nil, nil, nil, body)
+  local kept = tx.journal and new.kind ~= 'p' and options(tx, new)
+  L.enter(tx, 'enqueued', new.queue, new.key, nil, nil, nil, nil, body, kept)
   if new.kind == 'p' then
     msg.available, msg.state = tx.now, 'ready'
     L.put_in(tx, msg)

@@ -23,7 +23,7 @@ function L.write_journal(tx)
   for _, entry in ipairs(tx.journal) do
     seq = seq + 1
     local fields = {'at', L.text(tx.now), 't', entry[1], 'q', entry[2], 'k', entry[3]}
-    for n, name in ipairs({'n', 'w', 'e', 'b'}) do
+    for n, name in ipairs({'n', 'w', 'e', 'b', 'o'}) do
       if entry[3 + n] then
         fields[#fields + 1] = name
         fields[#fields + 1] = entry[3 + n]

@@ -52,9 +52,16 @@ function L.put_many(tx, queue, keys, args, from)
   L.came(tx, queue)
 end
 
+-- Behind the bodies there may be records. Everything that could be refused is looked at before anything is written.
 local function put_batch(keys, args)
   return L.writing(function(tx)
+    local behind, writes = 5 + #args[4] / 8, {}
+    if behind < #args then
+      writes = L.read_records(L.reader(args, behind))
+      L.check_records(tx, writes)
+    end
     L.put_many(tx, args[3], args[4], args, 4)
+    L.write_records(tx, writes)
     return true
   end)(keys, args)
 end

@@ -87,9 +87,11 @@ function L.due_at(state, available, expires)
 end
 
 -- An entry of the journal, and a transition for a caller that observes.
-function L.enter(tx, kind, queue, key, attempt, by, since, err, payload)
+function L.enter(tx, kind, queue, key, attempt, by, since, err, payload, options)
   if tx.journal then
-    tx.journal[#tx.journal + 1] = {TYPES[kind], queue, key, attempt or false, by or false, err or false, payload or false}
+    tx.journal[#tx.journal + 1] = {
+      TYPES[kind], queue, key, attempt or false, by or false, err or false, payload or false, options or false,
+    }
   end
   if tx.notes and kind ~= 'enqueued' and kind ~= 'leased' and kind ~= 'renewed' and kind ~= 'acked' then
     local note = {kind, queue, key, attempt or 0, by or false, since and L.text(since) or false, err or false}

@@ -8,13 +8,14 @@ function L.get(tx, read)
   return reply
 end
 
--- Messages by ascending id behind `after`, of one live state or of all.
-local function by_id(tx, q, state, after, limit)
+-- Messages by ascending id behind `after` and up to `last`, of one live state or of all.
+local function by_id(tx, q, state, after, limit, last)
   local reply, from, left = {}, after == '' and '-' or '(' .. after, limit
+  local to = last == '' and '+' or '[' .. last
   local set = q .. ((state == '' or state == 'ready' or state == 'inflight') and 'a' or state)
   while left ~= 0 do
     local size = (left > 0 and state == '') and math.min(left, CHUNK) or CHUNK
-    local keys = call('ZRANGEBYLEX', set, from, '+', 'LIMIT', 0, size)
+    local keys = call('ZRANGEBYLEX', set, from, to, 'LIMIT', 0, size)
     if #keys == 0 then
       break
     end
@@ -57,7 +58,19 @@ function L.scan(tx, read)
   if ENDINGS[state] then
     return by_end(tx, q, state, after, limit)
   end
-  return by_id(tx, q, state, after, limit)
+  return by_id(tx, q, state, after, limit, read.text())
+end
+
+-- The last of each of about equal parts of a queue's messages.
+function L.splits(tx, read)
+  local all, parts, found = L.at(tx, read.text()) .. 'a', read.number(), {}
+  local total = call('ZCARD', all)
+  parts = math.min(parts, total)
+  for n = 1, parts do
+    local at = math.floor(total * n / parts) - 1
+    found[n] = call('ZRANGE', all, at, at)[1]
+  end
+  return found
 end
 
 function L.run(tx, read)
@@ -138,6 +151,12 @@ function L.events(tx, read)
     from = '(' .. entries[#entries][1]
   end
   return found
+end
+
+-- The number of the last entry, and the name of the first that is kept.
+function L.journal_span(tx)
+  local first = call('XRANGE', tx.root .. ':log', '-', '+', 'COUNT', 1)[1]
+  return {call('HGET', tx.root, 'seq') or '0', first and first[1] or false}
 end
 
 -- Whether one of the queues has something to lease for a worker, and else when the next timer is.

@@ -2,8 +2,20 @@
 -- The types are numbered in localqueue.events.journal.
 
 CREATE TRIGGER IF NOT EXISTS lq_journal_put AFTER INSERT ON lq_messages BEGIN
-  INSERT INTO lq_journal (id, queue, type, at, key, payload, codec)
-  SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec FROM lq_next_entry WHERE queue = NEW.queue;
+  INSERT INTO lq_journal (id, queue, type, at, key, payload, codec, options)
+  SELECT id, queue, 1, NEW.created_at, NEW.key, NEW.payload, NEW.codec,
+         CASE WHEN NEW.priority != 0 OR NEW.headers IS NOT NULL OR NEW.available_at > NEW.created_at
+                OR NEW.expires_at IS NOT NULL OR NEW.dedupe_key IS NOT NULL OR NEW.ordering_key IS NOT NULL
+                OR NEW.run IS NOT NULL
+         THEN '{' || substr(
+           coalesce(',"priority":' || nullif(NEW.priority, 0), '')
+           || coalesce(',"dedupe_key":' || nullif(json_quote(NEW.dedupe_key), 'null'), '')
+           || coalesce(',"ordering_key":' || nullif(json_quote(NEW.ordering_key), 'null'), '')
+           || coalesce(',"run_id":' || (SELECT json_quote(name) FROM lq_runs WHERE id = NEW.run), '')
+           || coalesce(',"headers":' || NEW.headers, '')
+           || coalesce(',"delay":' || nullif(round(NEW.available_at - NEW.created_at, 6), 0), '')
+           || coalesce(',"ttl":' || max(round(NEW.expires_at - NEW.created_at, 6), 0.0), ''), 2) || '}' END
+    FROM lq_next_entry WHERE queue = NEW.queue;
   INSERT INTO lq_journal (id, queue, type, at, key, attempt, error)
   SELECT id, queue, CASE NEW.state WHEN 5 THEN 6 WHEN 6 THEN 7 ELSE 9 END, NEW.ended_at, NEW.key, NEW.attempts,
          CASE NEW.state WHEN 5 THEN NEW.last_error END
