@@ -127,4 +127,5 @@ def noop(frame: Any) -> None:
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=ROOT)
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
