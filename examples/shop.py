@@ -53,7 +53,7 @@ def charge(value: dict[str, Any], shipping: PersistentQueue[Any]) -> None:
 def ship(value: dict[str, Any]) -> None:
     time.sleep(random.expovariate(1 / 0.002))
     if value["city"] == "Perth" and random.random() < 0.5:
-        raise OSError(f"warehouse in Perth is closed, parcel {value['order_id']:08x}")
+        raise OSError(f"warehouse in Perth is closed, parcel {value['order_id']}")
 
 
 def work(path: Path, queue: str, name: str) -> None:

@@ -26,6 +26,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         conf={
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            # Tests are many short jobs: compiling them well costs more than running them badly.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),

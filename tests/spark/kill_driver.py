@@ -39,6 +39,8 @@ def main(direction: str, url: str, namespace: str, folder: str) -> None:
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
             "spark.local.dir": f"{folder}/local",
         },
     )

@@ -1,0 +1,248 @@
+"""`report`: what a journal tells of latency, throughput, retries, dead letters and workers, as tables and a page."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localqueue.spark.columns import known_columns
+from localqueue.spark.jobs import analytics
+from localqueue.spark.jobs.facts import NEEDED, cells, facts
+from localqueue.spark.jobs.report_page import page
+from localqueue.spark.jobs.report_text import duration, moment, number, share
+from localqueue.spark.options import OptionError, Options, parse
+from localqueue.spark.place import opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from localqueue.stores.port import QueueStore
+
+Progress = Callable[[str], None]
+
+#: Up to so many entries percentiles are exact. Above, entries are first added up where they are alike to 1 %.
+EXACT_UP_TO = 2_000_000
+
+#: Up to so many rows one task is faster than several that have to exchange theirs.
+_SMALL = 50_000
+
+#: Slots of a journal whose entries were added up. More than a page has buckets, so that these can be chosen later.
+SLOTS = 4 * analytics.BUCKETS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A finished report. The tables are small and hold nothing of the journal any more."""
+
+    tables: dict[str, DataFrame]
+    summary: str
+    html_path: str | None = None
+    _rows: dict[str, list[dict[str, Any]]] = field(repr=False)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table, one of `tables`."""
+        if name not in self._rows:
+            raise KeyError(f"there is no table {name!r}; there are {', '.join(self._rows)}")
+        return self._rows[name]
+
+
+def report(
+    spark: SparkSession,
+    url: str | None = None,
+    *,
+    queue: str | None = None,
+    namespace: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    events: DataFrame | str | os.PathLike[str] | None = None,
+    bucket: int | None = None,
+    html: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """The tables of `analytics` for the journal at `url`, or for `events`: a DataFrame of the `events` view, or the
+    folder that `archive` wrote the journal to.
+
+    `since` and `until` choose the entries by their time. A message that was put before `since` is counted, but how long
+    it waited is not known. `bucket` is the width of a bucket in seconds, chosen by the span when left out. `html` is
+    the file that gets the page, whole or not at all. The journal is read once; `progress` hears what is being done.
+    """
+    say = progress or (lambda _: None)
+    chosen = _width_given(bucket)
+    if events is None:
+        source, origin = _journal(spark, url, queue, namespace, since, until, say)
+    elif isinstance(events, (str, os.PathLike)):
+        from localqueue.spark.jobs.archive import read_archive
+
+        origin = os.fspath(events)
+        say(f"reading {origin}")
+        source = read_archive(spark, origin)
+    else:
+        source, origin = events, ""
+    known = facts(_within(source, queue, since, until)).persist()
+    kept = known
+    try:
+        count = known.count()
+        if count == 0:
+            raise ValueError(
+                "there are no journal entries" + _which(queue, since, until) + (f" in {origin}" if origin else "")
+            )
+        say(f"{number(count)} events")
+        width = chosen or analytics.bucket_of(known)
+        if count > EXACT_UP_TO:
+            say("adding up")
+            kept = cells(known, chosen or analytics.bucket_of(known, SLOTS)).persist()
+        found = collected(kept, width, slowest=analytics.slowest(known), say=say)
+    finally:
+        known.unpersist()
+        kept.unpersist()
+    rows = {name: table.to_pylist() for name, table in found.items()}
+    path = None
+    if html is not None:
+        say("page")
+        path = os.path.abspath(html)
+        named = title or ("Journal" if queue is None else f"Queue {queue}")
+        write_whole(Path(path), page(rows, title=named, source=origin, width=width).encode())
+    tables = {name: spark.createDataFrame(table) for name, table in found.items()}
+    return Report(tables=tables, summary=summary(rows), html_path=path, _rows=rows)
+
+
+def collected(
+    kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = lambda _: None
+) -> dict[str, pa.Table]:
+    """All tables of facts or cells that are persisted, computed. `slowest` is that table: cells do not know it."""
+    if kept.count() <= _SMALL:
+        # One partition needs no shuffle, and without their origin the rows make plans that are short to think about.
+        kept = kept.sparkSession.createDataFrame(kept.toArrow(), kept.schema).coalesce(1)
+    made: dict[str, Callable[[], DataFrame]] = {
+        "flow": lambda: analytics.flow(kept),
+        "latencies": lambda: analytics.latencies(kept),
+        "throughput": lambda: analytics.throughput(kept, width),
+        "latency_over_time": lambda: analytics.latency_over_time(kept, width),
+        "retries": lambda: analytics.retries(kept),
+        "dead_letters": lambda: analytics.dead_letters(kept),
+        "workers": lambda: analytics.workers(kept),
+        "slowest": lambda: slowest,
+    }
+    found = {}
+    for name, table in made.items():
+        say(name.replace("_", " "))
+        found[name] = table().toArrow()
+    return found
+
+
+def summary(rows: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The report in a few lines for a terminal."""
+    flow = next(row for row in rows["flow"] if row["queue"] is None)
+    lines = [
+        f"{moment(flow['first_at'], zone=False)} to {moment(flow['last_at'])}: {number(flow['events'])} entries",
+        f"enqueued {number(flow['enqueued'])}, acked {number(flow['acked'])}, "
+        f"dead-lettered {number(flow['dead_lettered'])}, backlog {number(flow['backlog'])}; "
+        f"{share(flow['success_rate'])} succeeded, {share(flow['retry_rate'])} of deliveries were retries",
+    ]
+    names = {"wait": "wait", "run": "run", "total": "end to end"}
+    for row in rows["latencies"]:
+        if row["queue"] is None:
+            shown = ", ".join(f"{p} {duration(row[p])}" for p in ("p50", "p95", "p99", "max"))
+            lines.append(f"{names[row['measure']]}: {shown} ({row['precision']})")
+    for row in rows["dead_letters"][:3]:
+        lines.append(f"dead: {number(row['count'])}x {row['shape']}")
+    return "\n".join(lines)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file in its place, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def source_options(
+    url: str | None, queue: str | None, namespace: str | None, **more: str | None
+) -> tuple[dict[str, str], Options]:
+    """The options of the data source for the entries that a report needs, as text and as values."""
+    columns = [*NEEDED, *(name for name in known_columns("events") if name == "delay")]
+    given = {"url": url, "queue": queue, "namespace": namespace, "view": "events", "columns": ",".join(columns), **more}
+    texts = {name: text for name, text in given.items() if text is not None}
+    return texts, parse(texts)
+
+
+def _journal(
+    spark: SparkSession,
+    url: str | None,
+    queue: str | None,
+    namespace: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    say: Progress,
+) -> tuple[DataFrame, str]:
+    texts, options = source_options(
+        url, queue, namespace, startingTimestamp=_told("since", since), endingTimestamp=_told("until", until)
+    )
+    with opened(options) as store:
+        first, last = store.journal_span()
+        if last < first:
+            raise ValueError(no_journal(store))
+        origin = store.url
+    say(f"reading {number(last - first + 1)} events")
+    return spark.read.format("localqueue").options(**texts).load(), origin
+
+
+def no_journal(store: QueueStore) -> str:
+    """What is wrong with the journal of a store that has no entries, and the way out."""
+    of = f"the journal of {store.url}, namespace {store.namespace!r},"
+    if store.journal_enabled():
+        return f"{of} has no entries yet: it tells what happened since it was switched on"
+    return (
+        f"{of} is not enabled, so there is nothing to report: switch it on with store.enable_journal() or "
+        "`localqueue queue journal --enable`, and report what happens from then on"
+    )
+
+
+def _told(name: str, at: datetime | None) -> str | None:
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        raise OptionError(f"{name} must be a time with its zone, such as datetime.now(UTC), not {at!r}")
+    return at.isoformat()
+
+
+def _within(events: DataFrame, queue: str | None, since: datetime | None, until: datetime | None) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    missing = [name for name in NEEDED if name not in events.columns]
+    if missing:
+        raise ValueError(
+            f"events have no column {missing[0]!r}: they need {', '.join(NEEDED)}, as the view 'events' has"
+        )
+    if queue is not None:
+        events = events.where(F.col("queue") == queue)
+    if _told("since", since):
+        events = events.where(F.col("at") >= F.lit(since))
+    if _told("until", until):
+        events = events.where(F.col("at") < F.lit(until))
+    return events
+
+
+def _width_given(bucket: int | None) -> int | None:
+    if bucket is not None and (type(bucket) is not int or bucket < 1):
+        raise OptionError(f"bucket must be a whole number of seconds from 1, not {bucket!r}")
+    return bucket
+
+
+def _which(queue: str | None, since: datetime | None, until: datetime | None) -> str:
+    parts = ("" if queue is None else f" of queue {queue!r}", f" since {moment(since)}" if since else "")
+    return "".join(parts) + (f" until {moment(until)}" if until else "")
