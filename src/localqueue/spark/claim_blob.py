@@ -1,0 +1,134 @@
+"""The messages of a claim as bytes: what is written when they are claimed, and read as often as Spark asks.
+
+One chunk is one Arrow stream of the messages as the store handed them out. It is encoded column by column, since it is
+the driver that does it, and compressed, since the store writes it in the transaction of the claim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from localqueue.spark.rows import message_batch
+from localqueue.spark.values import error_fields, header_pairs, micros
+from localqueue.stores.port import INFLIGHT, Payload, StoredMessage
+
+#: A chunk is closed when its payloads reach this: it must fit into one value of any store, also uncompressed.
+CHUNK_BYTES = 4_000_000
+
+_FIELDS: dict[str, pa.DataType] = {
+    "id": pa.string(),
+    "payload": pa.binary(),  # of a message whose payload is bytes
+    "text": pa.string(),  # of a message whose payload is text
+    "codec": pa.string(),
+    "priority": pa.int64(),
+    "attempts": pa.int64(),
+    "created_at": pa.float64(),
+    "available_at": pa.float64(),
+    "leased_until": pa.float64(),
+    "leased_by": pa.string(),
+    "last_error": pa.string(),
+    "failed_at": pa.float64(),
+    "dedupe_key": pa.string(),
+    "ordering_key": pa.string(),
+    "expires_at": pa.float64(),
+    "run_id": pa.string(),
+    "headers": pa.string(),
+    "forgiven": pa.int64(),
+}
+_SCHEMA = pa.schema(list(_FIELDS.items()))
+_AT = {name: StoredMessage._fields.index(name) for name in _FIELDS if name != "text"}
+
+
+def chunked(messages: Sequence[StoredMessage], rows: int) -> Iterator[Sequence[StoredMessage]]:
+    """The messages in order, in chunks of at most so many, each small enough for one value of the store."""
+    begin = weight = 0
+    for at, message in enumerate(messages):
+        weight += len(message.payload)
+        if at > begin and (at - begin >= rows or weight > CHUNK_BYTES):
+            yield messages[begin:at]
+            begin, weight = at, len(message.payload)
+    if begin < len(messages):
+        yield messages[begin:]
+
+
+def encode(messages: Sequence[StoredMessage]) -> bytes:
+    columns: list[Sequence[Any]] = list(zip(*messages, strict=True))
+    payloads: Sequence[Payload] = columns[_AT["payload"]]
+    given = {name: columns[at] for name, at in _AT.items()}
+    given["payload"] = [None if isinstance(one, str) else one for one in payloads]
+    given["text"] = [one if isinstance(one, str) else None for one in payloads]
+    given["last_error"] = [None if one is None else json.dumps(one, default=str) for one in given["last_error"]]
+    batch = pa.record_batch([pa.array(given[name], kind) for name, kind in _FIELDS.items()], schema=_SCHEMA)
+    return _bytes(batch)
+
+
+def _bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def columns_of(blob: bytes) -> pa.RecordBatch:
+    """The chunk as columns: those of a stored message, with a payload that is text as `text`."""
+    with pa.ipc.open_stream(blob) as stream:
+        return stream.read_next_batch()
+
+
+def tokens(blob: bytes) -> list[tuple[str, int]]:
+    """The id and the fencing token of each message of a chunk."""
+    batch = columns_of(blob)
+    return list(zip(batch.column("id").to_pylist(), batch.column("attempts").to_pylist(), strict=True))
+
+
+def without(blob: bytes, ids: set[str]) -> bytes:
+    """The same chunk without these messages."""
+    batch = columns_of(blob)
+    return _bytes(batch.filter(pa.array([one not in ids for one in batch.column("id").to_pylist()], pa.bool_())))
+
+
+def message_rows(blob: bytes, queue: str, schema: pa.Schema) -> pa.RecordBatch:
+    """The messages of a chunk as rows of the view `messages`, as they were claimed."""
+    batch = columns_of(blob)
+    if batch.column("text").null_count or batch.column("codec").null_count < batch.num_rows:
+        return message_batch(decode(blob, queue), schema)  # other payloads than JSON are read one by one
+    return pa.RecordBatch.from_arrays([_column(batch, queue, field) for field in schema], schema=schema)
+
+
+def _column(batch: pa.RecordBatch, queue: str, field: pa.Field) -> pa.Array:
+    if field.name in ("queue", "state"):
+        return pa.repeat(queue if field.name == "queue" else INFLIGHT, batch.num_rows).cast(field.type)
+    column = batch.column({"value": "text", "payload": "text"}.get(field.name, field.name))
+    make = {"headers": header_pairs, "last_error": error_fields}.get(field.name)
+    if make is None:
+        return _moments(column, field.type) if pa.types.is_timestamp(field.type) else column.cast(field.type)
+    if column.null_count == len(column):
+        return pa.nulls(len(column), field.type)
+    return pa.array([make(one) for one in column.to_pylist()], field.type)
+
+
+def _moments(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Seconds as microseconds, rounded as `micros` does."""
+    most = pc.max(pc.abs(column)).as_py()
+    if most is not None and not most < 1e11:  # a time that never comes
+        return pa.array([micros(one) for one in column.to_pylist()], pa.int64()).cast(kind)
+    return pc.floor(pc.add(pc.multiply(column, 1e6), 0.5)).cast(pa.int64()).cast(kind)
+
+
+def decode(blob: bytes, queue: str) -> list[StoredMessage]:
+    """The messages of a chunk as they were claimed, without their history."""
+    batch = columns_of(blob)
+    columns = {name: batch.column(name).to_pylist() for name in _FIELDS}
+    columns["payload"] = [
+        raw if text is None else text for raw, text in zip(columns["payload"], columns["text"], strict=True)
+    ]
+    columns["last_error"] = [None if one is None else json.loads(one) for one in columns["last_error"]]
+    rows = batch.num_rows
+    columns |= {"queue": [queue] * rows, "state": [INFLIGHT] * rows, "waiting_on": [0] * rows}
+    columns |= {"history": [()] * rows, "record": [None] * rows}
+    return list(map(StoredMessage._make, zip(*(columns[name] for name in StoredMessage._fields), strict=True)))

@@ -1,0 +1,92 @@
+"""Who a consumer is: one record that only its latest driver can write.
+
+Spark tells a reader neither its query nor its checkpoint, so a consumer is known by the name the user gives it. Whoever
+begins to use that name takes the record over, and from then on every write of the one before is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from urllib.parse import quote
+
+from localqueue.errors import QueueError, RecordConflict
+from localqueue.stores.port import Changes, Committed, QueueStore, RecordWrite, Settle
+
+CONSUMERS = "spark-consumer"
+_TRIES = 10
+
+
+class ConsumerTakenOver(QueueError, RuntimeError):
+    """Another query uses the same consumer name and has begun later than this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumer:
+    """What is known of a consumer. `chunks` counts those of the claims that can be read: the last settled, the open."""
+
+    generation: int = 0
+    owner: str = ""
+    settled: int = 0
+    claimed: int = 0
+    chunks: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: bytes) -> Consumer:
+        found = json.loads(value)
+        return cls(**{**found, "chunks": {int(claim): count for claim, count in found["chunks"].items()}})
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+class ConsumerRecord:
+    """The record of one consumer. `state` is what this object last wrote; before `take_over` it may not write."""
+
+    def __init__(self, store: QueueStore, queue: str, consumer: str) -> None:
+        self.key = f"{quote(queue, safe='')}:{quote(consumer, safe='')}"
+        self.state = Consumer()
+        self._store = store
+        self._shown = f"consumer {consumer!r} of queue {queue!r}"
+        self._owner = secrets.token_hex(8)
+        self._version = 0
+
+    def take_over(self) -> None:
+        """Become the one driver of the consumer, whose claims go on where they are."""
+        for _ in range(_TRIES):  # others may try at the same time: the last one has it
+            found = self._store.record(CONSUMERS, self.key)
+            before = Consumer() if found is None else Consumer.of(found.value)
+            self._version = 0 if found is None else found.version
+            try:
+                self.commit(replace(before, generation=before.generation + 1, owner=self._owner))
+                return
+            except ConsumerTakenOver:
+                continue
+        raise self._taken_over()
+
+    def commit(
+        self, state: Consumer, *, settle: Sequence[Settle] = (), records: Sequence[RecordWrite] = ()
+    ) -> Committed:
+        """Write the state, and in the same transaction settle messages and write other records."""
+        mine = RecordWrite(CONSUMERS, self.key, state.to_bytes(), self._version)
+        try:
+            committed = self._store.commit(Changes(settle=settle, records=[mine, *records], strict=False))
+        except RecordConflict:
+            raise self._taken_over() from None
+        self.state = state
+        self._version = self.verify()
+        return committed
+
+    def verify(self) -> int:
+        """The version of the record, if this object still has the consumer; else it raises."""
+        found = self._store.record(CONSUMERS, self.key)
+        if found is None or Consumer.of(found.value).owner != self._owner:
+            raise self._taken_over()
+        return found.version
+
+    def _taken_over(self) -> ConsumerTakenOver:
+        return ConsumerTakenOver(
+            f"{self._shown} was taken over by another query; give each query a consumer name of its own"
+        )
