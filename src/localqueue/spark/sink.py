@@ -1,0 +1,190 @@
+"""Writing a DataFrame, or a stream of them, to a queue.
+
+Tasks stage their rows where nobody sees them and the driver's commit puts them in one transaction with a ledger entry,
+so a write is visible as a whole and only once: by (query id, batch id) for a stream, by the option `idempotencyKey` for
+a batch job. A batch job without that key is atomic, but run again it writes again. The driver holds the batch in memory
+while it commits; keep micro-batches below a million rows. What Redis and MongoDB do differently is in `delivery`.
+
+With `delivery=direct` each task puts its own rows as soon as it has them all. That is faster, rows are visible
+partition by partition and stay when the rest of the write fails, and exactly once holds only while a partition holds
+the same rows in the same order when it is computed again.
+
+Capacity and the policies of a `PersistentQueue` are not known here: a sink stores what it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from localqueue.spark import ledger, staging
+from localqueue.spark.delivery import STEPS, deliver_part, deliver_staged, finish_parts
+from localqueue.spark.options import Options
+from localqueue.spark.outgoing import layout
+from localqueue.spark.place import opened
+from localqueue.spark.staging import Chunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+#: Spark's own names for what a task belongs to; not a public interface.
+QUERY_PROPERTY = "sql.streaming.queryId"
+BATCH_PROPERTY = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(WriterCommitMessage):
+    """What one task tells the driver: the chunks it has staged, or the rows it has put, and of which query."""
+
+    query: str | None = None
+    rows: int = 0
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Write:
+    """The names of one write. `family` begins the names of all its runs, `token` those of this run, `part` those of
+    its partitions."""
+
+    key: str | None
+    batch: int
+    family: str
+    token: str
+    part: str
+
+
+class _Sink:
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.layout = layout(schema, options.queue)
+        self.step = STEPS.get(options.backend)
+
+    @property
+    def direct(self) -> bool:
+        return self.options.delivery == "direct"
+
+    def write_task(self, iterator: Iterator[pa.RecordBatch], write: _Write, query: str | None) -> Written:
+        batches = map(self.layout.messages, iterator)
+        if self.direct:
+            return self._put_partition(list(staging.cut(batches)), write, query)
+        first = next(batches, None)
+        if first is None:
+            return Written(query=query)
+
+        def all_of_them() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from batches
+
+        with opened(self.options) as store:
+            chunks = staging.stage(store, write.token, all_of_them())
+        return Written(query=query, chunks=tuple(chunks), rows=sum(chunk.rows for chunk in chunks))
+
+    def _put_partition(self, tables: list[pa.Table], write: _Write, query: str | None) -> Written:
+        if tables:
+            context = TaskContext.get()
+            part = f"{write.part}:{0 if context is None else context.partitionId():06d}"
+            with opened(self.options) as store:
+                deliver_part(
+                    store, key=write.key, batch=write.batch, part=part, tables=tables, queue=self.options.queue,
+                    step=self.step,
+                )  # fmt: skip
+        return Written(query=query, rows=sum(table.num_rows for table in tables))
+
+    def commit_write(self, messages: Sequence[Written], write: _Write) -> None:
+        chunks = [chunk for message in messages for chunk in message.chunks]
+        may_be_amid = self.step is not None and write.key is not None and not self.direct
+        if not any(message.rows for message in messages) and not may_be_amid:
+            return
+        with opened(self.options) as store:
+            if self.direct:
+                finish_parts(store, key=write.key, batch=write.batch, family=write.family)
+                return
+            if not chunks and not ledger.read(store, write.key or "").is_amid(write.batch):
+                return
+            fresh = deliver_staged(
+                store, key=write.key, batch=write.batch, chunks=chunks, queue=self.options.queue, step=self.step
+            )
+            if not fresh:
+                _log.warning("batch %s of %r is in the queue already: nothing was written", write.batch, write.key)
+            staging.sweep(store, write.family)
+            staging.sweep_abandoned(store)
+
+    def abort_write(self, write: _Write) -> None:
+        with opened(self.options) as store:
+            if self.direct:
+                if write.key is None:
+                    finish_parts(store, key=None, batch=write.batch, family=write.family)
+                return
+            begun = () if write.key is None else ledger.read(store, write.key).chunks or ()
+            staging.sweep(store, write.token, keep={chunk.key for chunk in begun})
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """`df.write.format("localqueue")`. Made once a job, in the driver; tasks and commit get copies of it."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        token = staging.job_token()
+        self.names = _Write(key=None, batch=0, family=token, token=token, part=token)
+        if options.idempotency_key is not None:
+            key = ledger.for_job(options.idempotency_key, options.queue)
+            family = staging.keyed_family(key)
+            self.names = _Write(key=key, batch=0, family=family, token=f"{family}:{token}", part=f"{family}:part")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self.write_task(iterator, self.names, None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.commit_write(_written(messages), self.names)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.abort_write(self.names)
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("localqueue")`. A batch that Spark runs again, for whatever reason, is written once."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        query, batch = this_batch()
+        return self.write_task(iterator, self._names(query, batch), query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        written = _written(messages)
+        if written and written[0].query is not None:
+            self.commit_write(written, self._names(written[0].query, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Of a batch of which no task has got through, the next commit of the query sweeps what was staged."""
+        written = _written(messages)
+        if written and written[0].query is not None:
+            self.abort_write(self._names(written[0].query, batchId))
+
+    def _names(self, query: str, batch: int) -> _Write:
+        key = ledger.for_query(query, self.options.queue)
+        token = staging.batch_token(query, batch)
+        return _Write(key=key, batch=batch, family=query, token=token, part=token)
+
+
+def this_batch() -> tuple[str, int]:
+    """The query and the batch that the running task belongs to."""
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_PROPERTY)
+    batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
+    if query is None or batch is None:
+        raise RuntimeError(
+            f"this version of Spark does not tell a task its query ({QUERY_PROPERTY}) and batch ({BATCH_PROPERTY}), "
+            'without which a batch could be written twice: use foreachBatch with option("idempotencyKey", ...)'
+        )
+    return query, int(batch)
+
+
+def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]

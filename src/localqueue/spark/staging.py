@@ -1,0 +1,162 @@
+"""What the tasks of a write leave in the store for its commit: rows that nobody sees until then.
+
+A task cuts its messages into chunks, Arrow IPC of a few megabytes, and stores each as a record. The key begins with the
+token of the write and goes on with the task attempt, so the chunks of attempts that came to nothing are never named by
+a commit. They are found by the token and swept: after the commit, when a write is aborted, at the next commit of the
+same query, and those of jobs that died a day later.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from localqueue.stores.port import Changes, QueueStore, RecordWrite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KIND = "spark-stage"
+
+#: How large a chunk may be: small enough for a document of MongoDB, large enough to be worth a round trip.
+CHUNK_BYTES = 4 << 20
+#: How many messages it may have: what a store that takes a large batch in several transactions takes in one.
+CHUNK_ROWS = 20_000
+#: After how many seconds the chunks of a job count as left behind.
+ABANDONED = 86_400.0
+_JOBS = "job:"
+
+
+class Chunk(NamedTuple):
+    """The name of a record with staged rows, how many they are, and how many bytes when they are not packed."""
+
+    key: str
+    rows: int
+    size: int
+
+
+class StagedRowsGone(RuntimeError):
+    """Rows that a commit names are not in the store any more."""
+
+
+def job_token() -> str:
+    """A token for one batch job; those of later jobs sort behind it."""
+    return f"{_JOBS}{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(6)}"
+
+
+def keyed_family(ledger_key: str) -> str:
+    """What the tokens of all runs of a job with an idempotency key begin with."""
+    return f"keyed:{blake2b(ledger_key.encode(), digest_size=16).hexdigest()}"
+
+
+def batch_token(query: str, batch: int) -> str:
+    """The token of a micro-batch, whichever run of the query writes it."""
+    return f"{query}:{batch:012d}"
+
+
+def stage(store: QueueStore, token: str, batches: Iterable[pa.RecordBatch]) -> list[Chunk]:
+    """Store the messages of one task attempt; what its commit message has to name."""
+    attempt = uuid.uuid4().hex
+    chunks = []
+    for number, part in enumerate(cut(batches)):
+        chunk = Chunk(f"{token}:{attempt}:{number:05d}", part.num_rows, part.nbytes)
+        store.commit(Changes(records=[RecordWrite(KIND, chunk.key, pack(part))]))
+        chunks.append(chunk)
+    return chunks
+
+
+def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in order, in tables of at most about `CHUNK_BYTES` and `CHUNK_ROWS`; none is empty."""
+    held: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        for piece in _pieces(batch):
+            if held and (size + piece.nbytes > CHUNK_BYTES or rows + piece.num_rows > CHUNK_ROWS):
+                yield _table(held)
+                held, size, rows = [], 0, 0
+            held.append(piece)
+            size += piece.nbytes
+            rows += piece.num_rows
+    if held:
+        yield _table(held)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows > 1 and (batch.nbytes > CHUNK_BYTES or batch.num_rows > CHUNK_ROWS):
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
+
+
+def _table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Batches that may lack a column that others have: rows without that option."""
+    import pyarrow as pa
+
+    return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+
+
+def pack(table: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def fetch(store: QueueStore, chunks: Sequence[Chunk]) -> list[pa.Table]:
+    """The rows of these chunks, or `StagedRowsGone`."""
+    import pyarrow as pa
+
+    tables = []
+    for chunk in chunks:
+        record = store.record(KIND, chunk.key)
+        if record is None:
+            raise StagedRowsGone(
+                f"the staged rows {chunk.key!r} are gone: another driver has committed or aborted this write; "
+                "run one query a checkpoint, and one job an idempotencyKey, at a time"
+            )
+        tables.append(pa.ipc.open_stream(record.value).read_all())
+    return tables
+
+
+def removals(chunks: Iterable[Chunk]) -> list[RecordWrite]:
+    return [RecordWrite(KIND, chunk.key, None) for chunk in chunks]
+
+
+def sweep(store: QueueStore, prefix: str, *, keep: Collection[str] = ()) -> int:
+    """Remove the chunks whose token begins with this, but those to keep; how many there were."""
+    swept = 0
+    for key, _ in _under(store, f"{prefix}:"):
+        if key not in keep:
+            store.commit(Changes(records=[RecordWrite(KIND, key, None)]))
+            swept += 1
+    return swept
+
+
+def sweep_abandoned(store: QueueStore) -> int:
+    """Remove chunks of batch jobs that ended without a commit and without an abort, a day ago or longer."""
+    swept = 0
+    for key, updated_at in _under(store, _JOBS):
+        if updated_at > store.now() - ABANDONED:
+            break
+        store.commit(Changes(records=[RecordWrite(KIND, key, None)]))
+        swept += 1
+    return swept
+
+
+def _under(store: QueueStore, prefix: str) -> Iterator[tuple[str, float]]:
+    """Keys with this prefix and their times. One at a time: a listing brings the values with it."""
+    after = prefix
+    while found := store.records(KIND, after=after, limit=1):
+        after = found[0].key
+        if not after.startswith(prefix):
+            return
+        yield after, found[0].updated_at
