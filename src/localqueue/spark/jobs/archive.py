@@ -1,0 +1,208 @@
+"""`archive`: the journal into a table, run after run only what is new, each entry exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from localqueue.spark.jobs import delta_table, parquet_archive
+from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
+from localqueue.spark.jobs.files import Folder, folder_at
+from localqueue.spark.jobs.journal_pruning import prune_archived
+from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
+from localqueue.spark.jobs.writing import known_format, stage
+from localqueue.spark.options import Options
+from localqueue.spark.place import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ARCHIVE_FORMATS = ("parquet", "delta")
+Progress = Callable[[str], None]
+_VIEWS = ("events", "messages", "dead")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveResult:
+    """What one run of `archive` did: the entries from `first` to `last` are `rows` new rows at `path`.
+
+    `lost` numbers were gone from the journal before they could be archived. `merged` small pieces were made into
+    larger ones, `pruned` entries removed from the journal.
+    """
+
+    path: str
+    format: str
+    rows: int = 0
+    first: int = 0
+    last: int = 0
+    lost: int = 0
+    merged: int = 0
+    pruned: int = 0
+
+    def __str__(self) -> str:
+        if self.last:
+            said = f"archived {self.rows} entries (seq {self.first} to {self.last}) to {self.path} as {self.format}"
+        elif self.rows:
+            said = f"wrote a snapshot of {self.rows} messages to {self.path} as {self.format}"
+        else:
+            said = f"nothing new for {self.path}"
+        for count, what in (
+            (self.lost, "entries were gone from the journal before they were archived"),
+            (self.merged, "small pieces merged"),
+            (self.pruned, "entries pruned from the journal"),
+        ):
+            said += f"; {count} {what}" if count else ""
+        return said
+
+
+def archive(
+    spark: SparkSession,
+    *,
+    url: str,
+    path: str | PathLike[str],
+    queue: str | None = None,
+    view: str = "events",
+    format: str = "parquet",
+    partition_by: str | None = "date",
+    compact_after: int = 24,
+    namespace: str | None = None,
+    prune: bool = False,
+    older_than: float | None = None,
+    progress: Progress | None = None,
+) -> ArchiveResult:
+    """Append to an archive what the journal has behind the last archived entry; of one queue or of all.
+
+    Killed anywhere and run again, every entry is in the archive exactly once, also when two runs overlap. `format` is
+    `parquet`, for which the file system must rename in one step, or `delta`, committed with delta-rs in a local or
+    mounted folder. Days are those of UTC. With more than `compact_after` small pieces they are merged. With `prune`,
+    entries that are archived are removed from the journal, or those of them that are `older_than` seconds old.
+
+    The views `dead` and `messages` are added as a snapshot, with the time in the column `taken_at`: each run adds one.
+    """
+    say = progress or (lambda said: None)
+    known_format(format, ARCHIVE_FORMATS)
+    if view not in _VIEWS:
+        raise ValueError(f"view must be one of {', '.join(_VIEWS)}, not {view!r}")
+    if partition_by not in (None, "date"):
+        raise ValueError(f"partition_by must be 'date' or None, not {partition_by!r}")
+    if compact_after < 1:
+        raise ValueError(f"compact_after must be at least 1, not {compact_after}")
+    if (prune or older_than is not None) and (queue is not None or view != "events"):
+        raise ValueError("prune removes entries of all queues, so it needs an archive of all: leave out queue and view")
+    place = place_of(url, namespace=namespace, queue=queue, view=view)
+    folder = folder_at(spark, path)
+    if format == "delta":
+        delta_table.need_delta()
+        delta_table.local(folder)
+    with opened(place) as store:
+        marker = Marker(kind="journal" if view == "events" else "snapshots", format=format, view=view, store=store.url,
+                        namespace=place.namespace, queue=queue, partition_by=partition_by)  # fmt: skip
+        span = store.journal_span()
+    claim(folder, marker)
+    if view != "events":
+        return _snapshot(spark, place, folder, marker)
+    result = _append(spark, place, folder, marker, span, say)
+    if format == "delta":
+        merged = delta_table.tidy_delta(folder, files=compact_after)
+    else:
+        merged = parquet_archive.merge_spans(spark, folder, partition_by, after=compact_after, progress=say)
+    pruned = 0
+    if prune or older_than is not None:
+        pruned = prune_archived(place, through=_reached(folder, marker), older_than=older_than or 0.0)
+    return replace(result, merged=merged, pruned=pruned)
+
+
+def claim(folder: Folder, marker: Marker) -> None:
+    """Make the folder an archive of this, or see that it is one; ValueError when it is anything else."""
+    text = folder.read(MARKER)
+    if text is None:
+        others = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
+        if others:
+            raise ValueError(f"{folder.uri} is not an archive and not empty ({others[0]} is there): give another path")
+        folder.write(MARKER, marker.text())
+        return
+    found = Marker.of(text)
+    wrong = f"its {MARKER} is damaged" if found is None else disagreement(found, marker)
+    if wrong is not None:
+        raise ValueError(f"{folder.uri} can not take this archive: {wrong}")
+
+
+def _append(
+    spark: SparkSession,
+    place: Options,
+    folder: Folder,
+    marker: Marker,
+    kept: tuple[int, int],
+    say: Callable[[str], None],
+) -> ArchiveResult:
+    done = _reached(folder, marker)
+    oldest, last = kept
+    if last < done:
+        raise ValueError(
+            f"{folder.uri} goes up to entry {done} and the journal of {marker.store} only to {last}: it is another "
+            "journal, so give another path"
+        )
+    nothing = ArchiveResult(path=folder.uri, format=marker.format)
+    if last == done:
+        return nothing
+    lost = max(0, min(oldest, last + 1) - done - 1) if done else 0
+    say(f"archiving entries {done + 1} to {last}")
+    rows = _dated(journal_rows(spark, place, after=max(done, oldest - 1), last=last), marker.partition_by, "at")
+    if marker.format == "delta":
+        partition = [marker.partition_by] if marker.partition_by is not None else []
+        transaction = delta_table.Transaction(_name(marker), last)
+        written = delta_table.write_delta(rows, folder, partition_by=partition, transaction=transaction).rows
+    else:
+        written = parquet_archive.add_span(rows, folder, done + 1, last, marker.partition_by)
+    return replace(nothing, rows=written, first=done + 1, last=last, lost=lost)
+
+
+def _reached(folder: Folder, marker: Marker) -> int:
+    if marker.format == "delta":
+        return delta_table.committed_version(folder, _name(marker)) or 0
+    return archived_to(parquet_archive.spans_in(folder))
+
+
+def _name(marker: Marker) -> str:
+    return f"localqueue archive {marker.namespace} {marker.queue or '*'}"
+
+
+def _dated(df: DataFrame, partition_by: str | None, column: str) -> DataFrame:
+    return df if partition_by is None else df.withColumn(partition_by, utc_date(column))
+
+
+def _snapshot(spark: SparkSession, place: Options, folder: Folder, marker: Marker) -> ArchiveResult:
+    from pyspark.sql import functions as f
+
+    taken = datetime.now(UTC)
+    rows = reader(spark, place).load().withColumn("taken_at", f.lit(taken))
+    rows = _dated(rows, marker.partition_by, "taken_at")
+    partition = [marker.partition_by] if marker.partition_by is not None else []
+    if marker.format == "delta":
+        written = delta_table.write_delta(rows, folder, partition_by=partition).rows
+    else:
+        staged = stage(rows, folder, partition)
+        folder.rename(staged.name, f"taken={taken:%Y-%m-%dT%H-%M-%S.%fZ}")
+        written = staged.rows
+    return ArchiveResult(path=folder.uri, format=marker.format, rows=written)
+
+
+def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+    """What `archive` has written to a path, each entry once, also after a crash in the middle of a run or a merge."""
+    folder = folder_at(spark, path)
+    text = folder.read(MARKER)
+    marker = None if text is None else Marker.of(text)
+    if marker is None:
+        there = "has nothing" if not folder.entries() else f"has no {MARKER}"
+        raise ValueError(f"{folder.uri} is not an archive, it {there}: give the path that archive wrote to")
+    if marker.format == "delta":
+        return delta_table.read_delta(spark, folder)
+    if marker.kind == "journal":
+        return parquet_archive.read_spans(spark, folder, cover(parquet_archive.spans_in(folder)), marker.partition_by)
+    taken = [folder.at(entry.name) for entry in folder.entries() if entry.name.startswith("taken=")]
+    if not taken:
+        raise ValueError(f"{folder.uri} has no snapshot yet: run archive first")
+    return spark.read.option("basePath", folder.uri).parquet(*taken).drop("taken")

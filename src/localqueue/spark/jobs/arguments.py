@@ -1,0 +1,45 @@
+"""Arguments that jobs share: conditions in SQL, and moments."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def where_sql(df: DataFrame, where: str) -> DataFrame:
+    """The rows for which an SQL condition holds; ValueError when it is none over these columns."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        found = df.where(where)
+        found.schema  # noqa: B018 -- on Spark Connect only this has it analysed
+    except (AnalysisException, ParseException) as error:
+        said = str(error).strip().splitlines()
+        raise ValueError(
+            f"where {where!r} is not a condition over the columns {', '.join(df.columns)}: {said[0] if said else error}"
+        ) from None
+    return found
+
+
+def moment(name: str, value: datetime | str | float | None) -> datetime | None:
+    """A time with its zone: a datetime, an ISO text, or seconds since 1970."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return datetime.fromtimestamp(value, UTC)
+    found = value
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            found = value
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise ValueError(
+            f"{name} must be a time with its zone, such as 2026-01-31T12:00:00+00:00, or seconds since 1970, "
+            f"not {value!r}"
+        )
+    return found.astimezone(UTC)

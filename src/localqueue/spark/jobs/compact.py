@@ -1,0 +1,119 @@
+"""`compact`: a topic down to the latest value of every key, as a table or as a new queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from localqueue.queue.setup import check_name
+from localqueue.spark.jobs.archive import read_archive
+from localqueue.spark.jobs.journal_rows import journal_rows, place_of
+from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
+from localqueue.spark.jobs.outgoing_rows import put_rows
+from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.jobs.writing import known_format
+from localqueue.spark.place import opened
+from localqueue.stores.url import backend_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactResult:
+    """How many keys were written, and where."""
+
+    target: str
+    keys: int
+
+    def __str__(self) -> str:
+        return f"wrote the latest value of {self.keys} keys to {self.target}"
+
+
+def compact(
+    spark: SparkSession,
+    source: DataFrame | str | PathLike[str],
+    *,
+    key: str,
+    topic: str | None = None,
+    url: str | None = None,
+    queue: str | None = None,
+    path: str | PathLike[str] | None = None,
+    format: str = "parquet",
+    mode: str = "error",
+    tombstones: bool = True,
+    namespace: str | None = None,
+    source_namespace: str | None = None,
+    idempotency_key: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> CompactResult:
+    """Write the latest message of every key to a table at `path`, or into the queue `queue` at `url`.
+
+    `source` is the address of a store, for its journal, the path of an archive, or a DataFrame with a column `value`
+    and a column `seq` or `id`; `topic` takes only the messages of one queue. `key` is `ordering_key`, `dedupe_key` or a
+    field of the payload such as `user.id`; messages without it are left out. A payload that is null removes its key,
+    unless `tombstones` is False: then it is a value like any other.
+
+    A table has the columns of the source and `key`; `format` and `mode` are those of `export`. Messages of a new queue
+    keep their payload, headers, priority and keys, and are put once a run, or once ever with an `idempotency_key`.
+    """
+    if (path is None) == (queue is None) or (queue is not None and url is None):
+        raise ValueError("give either path, for a table, or url and queue, for a queue")
+    known_format(format)
+    if queue is not None:
+        check_name(queue)
+    rows = topic_rows(spark, source, source_namespace or namespace)
+    if topic is not None:
+        rows = _of_queue(rows, topic)
+    if progress is not None:
+        progress(f"looking for the latest value by {key}")
+    found = latest_per_key(rows, key)
+    if tombstones:
+        found = found.where(~is_tombstone(found))
+    if path is not None:
+        written = write_table(found, path, format=format, mode=mode)
+        return CompactResult(target=written.uri, keys=written.rows)
+    assert url is not None and queue is not None
+    place = place_of(url, namespace=namespace, queue=queue)
+    keys = put_rows(_as_messages(found), place, idempotency_key)
+    return CompactResult(target=f"queue {queue!r}", keys=keys)
+
+
+def topic_rows(spark: SparkSession, source: DataFrame | str | PathLike[str], namespace: str | None) -> DataFrame:
+    """What was put: the journal of a store, an archive, or a DataFrame as it is."""
+    if not isinstance(source, str | PathLike):
+        return messages_of(source)
+    text = fspath(source)
+    try:
+        backend_of(text)
+    except ValueError:
+        return messages_of(read_archive(spark, text))
+    place = place_of(text, namespace=namespace)
+    with opened(place) as store:
+        first, last = store.journal_span()
+        if last < first and not store.journal_enabled():
+            raise ValueError(
+                f"the journal of {store.url}, namespace {place.namespace!r}, is off and empty: switch it on with "
+                "enable_journal(), or give an archive or a DataFrame as source"
+            )
+    return messages_of(journal_rows(spark, place, after=first - 1, last=last))
+
+
+def _of_queue(rows: DataFrame, queue: str) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    if "queue" not in rows.columns:
+        raise ValueError(f"topic is given, and there is no column 'queue'; there are {', '.join(rows.columns)}")
+    return rows.where(f.col("queue") == queue)
+
+
+def _as_messages(found: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    # A value that is missing, and that is to be kept, is the JSON of nothing.
+    value = f.when(is_tombstone(found), f.lit("null")).otherwise(f.col("value"))
+    return found.select(value.alias("value"), *(name for name in _OPTIONS if name in found.columns))

@@ -1,0 +1,212 @@
+"""Folders that a job writes to: on this machine, or wherever the file systems of Hadoop reach.
+
+Spark writes the data; the driver only lists, renames, removes and leaves small texts, which is what this is for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from localqueue.stores.url import backend_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Entry(NamedTuple):
+    """A file or folder. `modified` is in seconds since the epoch; the size of a folder is 0."""
+
+    name: str
+    is_folder: bool
+    size: int
+    modified: float
+
+
+class Folder(Protocol):
+    """A folder, and what is in it by names relative to it. `uri` is how Spark is told."""
+
+    uri: str
+
+    def at(self, name: str) -> str:
+        """What Spark is told to read or write something in the folder."""
+
+    def entries(self, name: str = "") -> list[Entry]:
+        """What is in the folder, or in one below it, by name; nothing when there is none."""
+
+    def read(self, name: str) -> str | None: ...
+    def write(self, name: str, text: str) -> None:
+        """A new file, there whole or not at all."""
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file or folder another name that nothing has yet, in a folder that may have to be made."""
+
+    def remove(self, name: str) -> None: ...
+
+
+def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
+    """The folder at a path, which may not exist yet. A path without a scheme is what it is to Spark."""
+    text = os.fspath(path)
+    if not text.strip():
+        raise ValueError("path is empty: give a folder, such as archive/jobs")
+    scheme = text.partition(":")[0].lower() if ":" in text else ""
+    try:
+        backend_of(text)
+    except ValueError:
+        pass
+    else:
+        raise ValueError(f"path begins with {scheme}://, which is the address of a store and not a folder")
+    if scheme == "file" or (not scheme and _default_scheme(spark) == "file"):
+        return LocalFolder(text)
+    return HadoopFolder(spark, text)
+
+
+def files_in(folder: Folder, name: str = "") -> Iterator[tuple[str, Entry]]:
+    """All files below, with their names relative to the folder; hidden ones (`_SUCCESS`, `.crc`) are left out."""
+    for entry in folder.entries(name):
+        if entry.name.startswith(("_", ".")):
+            continue
+        inner = f"{name}/{entry.name}" if name else entry.name
+        if entry.is_folder:
+            yield from files_in(folder, inner)
+        else:
+            yield inner, entry
+
+
+def size_of(folder: Folder, name: str) -> int:
+    return sum(entry.size for _, entry in files_in(folder, name))
+
+
+def _default_scheme(spark: SparkSession) -> str:
+    java = getattr(spark, "_jsc", None)  # there is none on Spark Connect: its client sees its own disk
+    return "file" if java is None else str(_file_system(spark, ".").getScheme())
+
+
+def _file_system(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop.fs.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+class LocalFolder:
+    """A folder that the driver sees as a path; so must all executors."""
+
+    def __init__(self, path: str) -> None:
+        plain = path.partition(":")[2] if path.lower().startswith("file:") else path
+        self.path = Path(os.path.abspath("/" + plain.lstrip("/") if plain is not path else plain))
+        self.uri = f"file://{self.path}"
+
+    def at(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    def entries(self, name: str = "") -> list[Entry]:
+        try:
+            with os.scandir(self.path / name) as found:
+                return sorted(self._entry(entry) for entry in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    @staticmethod
+    def _entry(found: os.DirEntry[str]) -> Entry:
+        status = found.stat()
+        folder = found.is_dir()
+        return Entry(found.name, folder, 0 if folder else status.st_size, status.st_mtime)
+
+    def read(self, name: str) -> str | None:
+        try:
+            return (self.path / name).read_text("utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, text: str) -> None:
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f"_{uuid.uuid4().hex}")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(target)
+
+    def rename(self, name: str, to: str) -> None:
+        target = self.path / to
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            raise FileExistsError(f"{target} is there already")
+        (self.path / name).rename(target)
+
+    def remove(self, name: str) -> None:
+        target = self.path / name
+        if target.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+
+
+class HadoopFolder:
+    """A folder on any file system that Spark has a driver for."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        if getattr(spark, "_jsc", None) is None:
+            raise ValueError(f"path {path!r} can not be reached from a Spark Connect client: give a local folder")
+        jvm: Any = spark._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._io = jvm.org.apache.commons.io.IOUtils
+        self._fs = _file_system(spark, path)
+        self._root = self._fs.makeQualified(self._path(path))
+        self.uri = str(self._root.toString())
+
+    def at(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    def _of(self, name: str) -> Any:
+        return self._path(self._root, name) if name else self._root
+
+    def entries(self, name: str = "") -> list[Entry]:
+        if not self._fs.exists(self._of(name)):
+            return []
+        found = [self._entry(status) for status in self._fs.listStatus(self._of(name))]
+        return sorted(found)
+
+    @staticmethod
+    def _entry(status: Any) -> Entry:
+        folder = bool(status.isDirectory())
+        name = str(status.getPath().getName())
+        return Entry(name, folder, 0 if folder else int(status.getLen()), status.getModificationTime() / 1000.0)
+
+    def read(self, name: str) -> str | None:
+        if not self._fs.exists(self._of(name)):
+            return None
+        stream = self._fs.open(self._of(name))
+        try:
+            return str(self._io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        fresh = f"_{uuid.uuid4().hex}"
+        stream = self._fs.create(self._of(fresh), False)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        try:
+            self.rename(fresh, name)
+        except OSError:
+            self.remove(fresh)
+            raise
+
+    def rename(self, name: str, to: str) -> None:
+        target = self._of(to)
+        self._fs.mkdirs(target.getParent())
+        # Hadoop would move it into a folder of that name.
+        if self._fs.exists(target):
+            raise FileExistsError(f"{self.at(to)} is there already")
+        if not self._fs.rename(self._of(name), target):
+            raise OSError(f"{self.at(name)} could not be renamed to {self.at(to)}")
+
+    def remove(self, name: str) -> None:
+        self._fs.delete(self._of(name), True)

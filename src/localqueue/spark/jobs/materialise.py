@@ -1,0 +1,258 @@
+"""`materialise`: a table that follows a queue, by a streaming query over its journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from localqueue.spark.jobs import delta_table, view_table
+from localqueue.spark.jobs.archive_layout import MARKER
+from localqueue.spark.jobs.files import Folder, folder_at
+from localqueue.spark.jobs.journal_rows import place_of
+from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
+from localqueue.spark.jobs.writing import known_format
+from localqueue.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+VIEW_FORMATS = ("parquet", "delta")
+#: The columns of the rows that a view is made of; with a schema, the fields of the payload follow.
+COLUMNS = (
+    "seq", "at", "queue", "message_id", "value", "headers", "priority", "dedupe_key", "ordering_key",
+)  # fmt: skip
+#: How many files a Delta view may have before they are merged.
+_FILES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaterialiseResult:
+    """A view that is up to date with what the journal had when the run began."""
+
+    path: str
+    format: str
+    batches: int
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.format}) is up to date after {self.batches} batches"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape:
+    """What a view is of. It can not change: another one needs another path."""
+
+    format: str
+    namespace: str
+    queue: str
+    key: str | None
+    sql: str | None
+    schema: str | None
+
+
+def materialise(
+    spark: SparkSession,
+    *,
+    url: str,
+    queue: str,
+    path: str | PathLike[str],
+    key: str | None = None,
+    sql: str | None = None,
+    schema: StructType | str | None = None,
+    format: str = "parquet",
+    checkpoint: str | PathLike[str] | None = None,
+    available_now: bool = True,
+    every: str = "5 seconds",
+    max_entries: int | None = None,
+    namespace: str | None = None,
+    options: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MaterialiseResult | StreamingQuery:
+    """Keep a table at `path` up to date with the messages that are put into a queue; its journal must be on.
+
+    With `key` (`ordering_key`, `dedupe_key` or a field of the payload such as `user.id`) the table has the latest
+    message of each key; a payload that is null removes its key. With `sql`, it has the result of an aggregating query
+    over the view `messages`: `SELECT status, count(*) AS n FROM messages GROUP BY status`. With `schema`, the payload's
+    fields are columns, in place of `value` in a table by key and beside it in a query.
+
+    Run again with the same path it goes on where it stopped, and a batch that is run twice counts once. By default it
+    runs until the table has what the journal had at the start; without `available_now` it goes on, looks for news
+    `every` so often, and the running query is returned. `checkpoint` is by default in the table's folder. The table is
+    read with `read_view`; a Delta table also by everything that reads Delta.
+    """
+    known_format(format, VIEW_FORMATS)
+    if (key is None) == (sql is None):
+        raise ValueError("give either key, for the latest message of each, or sql, for an aggregate")
+    if key is not None and key not in ("ordering_key", "dedupe_key"):
+        json_path(key)
+    place = place_of(url, namespace=namespace, queue=queue)
+    folder = folder_at(spark, path)
+    if format == "delta":
+        delta_table.need_delta()
+        delta_table.local(folder)
+    text = schema if schema is None or isinstance(schema, str) else schema.simpleString()
+    _claim(folder, _Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text))
+    state = folder.at("_checkpoint") if checkpoint is None else fspath(checkpoint)
+    rows = _stream(spark, place, max_entries, options or {})
+    keep = _Keeping(folder, format, folder_at(spark, state), key, schema, progress or (lambda said: None))
+    if sql is None:
+        writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
+    else:
+        found = _queried(_typed(rows, schema), sql)
+        writing = found.writeStream.outputMode("complete").foreachBatch(keep.replace)
+    writing = writing.option("checkpointLocation", state)
+    if not available_now:
+        return writing.trigger(processingTime=every).start()
+    query = writing.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return MaterialiseResult(path=folder.uri, format=format, batches=keep.batches)
+
+
+def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+    """The table that `materialise` keeps at a path, as it is now."""
+    from pyspark.sql.types import StructType
+
+    folder = folder_at(spark, path)
+    shape = _shape_of(folder)
+    if shape is None:
+        raise ValueError(f"{folder.uri} is not a view: give the path that materialise writes to")
+    if shape.format == "delta":
+        return delta_table.read_delta(spark, folder)
+    commits = view_table.commits_in(folder)
+    if not commits:
+        raise ValueError(f"the view at {folder.uri} has nothing yet: no batch has been committed")
+    columns = StructType.fromJson(json.loads(folder.read(_SCHEMA) or ""))
+    return view_table.read_parts(spark, folder, columns, list(commits[0].parts.values()))
+
+
+_SCHEMA = "_schema.json"
+
+
+def _claim(folder: Folder, shape: _Shape) -> None:
+    found = _shape_of(folder)
+    if found is None:
+        there = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
+        if there:
+            raise ValueError(f"{folder.uri} is not a view and not empty ({there[0]} is there): give another path")
+        folder.write(MARKER, json.dumps({"localqueue": "view", **asdict(shape)}, indent=2) + "\n")
+    elif found != shape:
+        name = next(name for name, value in asdict(shape).items() if getattr(found, name) != value)
+        raise ValueError(
+            f"{folder.uri} is a view with {name} {getattr(found, name)!r} and not {getattr(shape, name)!r}: "
+            "give another path"
+        )
+
+
+def _shape_of(folder: Folder) -> _Shape | None:
+    text = folder.read(MARKER)
+    try:
+        values = json.loads(text or "")
+        return _Shape(**values) if values.pop("localqueue") == "view" else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _stream(spark: SparkSession, place: Options, max_entries: int | None, options: Mapping[str, str]) -> DataFrame:
+    stream = spark.readStream.format("localqueue").option("url", place.url).option("namespace", place.namespace)
+    stream = stream.option("queue", place.need_queue()).option("mode", "subscribe").option("view", "events")
+    stream = stream.option("columns", ",".join(("type", *COLUMNS)))
+    if max_entries is not None:
+        stream = stream.option("maxOffsetsPerTrigger", str(max_entries))
+    return stream.options(**options).load().where("type = 'enqueued'").drop("type")
+
+
+def _typed(rows: DataFrame, schema: StructType | str | None) -> DataFrame:
+    """The fields of the payload as columns; one that has the name of a column takes its place."""
+    from pyspark.sql import functions as f
+
+    if schema is None:
+        return rows
+    parsed = rows.withColumn("_payload", f.from_json("value", schema))
+    fields = parsed.select("_payload.*").columns
+    kept = [name for name in rows.columns if name not in fields]
+    return parsed.select(*kept, "_payload.*")
+
+
+def _queried(rows: DataFrame, sql: str) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+
+    rows.createOrReplaceTempView("messages")
+    try:
+        return rows.sparkSession.sql(sql)
+    except (AnalysisException, ParseException) as error:
+        said = str(error).strip().splitlines()
+        raise ValueError(
+            f"sql is not a query over messages ({', '.join(rows.columns)}): {said[0] if said else error}"
+        ) from None
+    finally:
+        rows.sparkSession.catalog.dropTempView("messages")
+
+
+class _Keeping:
+    """What happens with each batch of the query, in the driver."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        format: str,
+        checkpoint: Folder,
+        key: str | None,
+        schema: StructType | str | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._delta = format == "delta"
+        self._checkpoint = checkpoint
+        self._key = key
+        self._schema = schema
+        self._say = say
+        self.batches = 0
+
+    def merge(self, batch: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as f
+
+        assert self._key is not None
+        last = latest_per_key(batch, self._key)
+        last = last.withColumn("gone", f.coalesce(is_tombstone(last), f.lit(False)))
+        if self._schema is not None:
+            last = _typed(last.select("key", "seq", "at", "value", "gone"), self._schema).drop("value")
+        rows = last.persist()
+        try:
+            self._keep_schema(rows.drop("gone"))
+            if self._delta:
+                delta_table.merge_delta(rows, self._folder, self._transaction(number))
+                delta_table.tidy_delta(self._folder, files=_FILES)
+            else:
+                view_table.merge_keys(rows, self._folder, self._query(), number)
+        finally:
+            rows.unpersist()
+        self._done(number)
+
+    def replace(self, batch: DataFrame, number: int) -> None:
+        self._keep_schema(batch)
+        if self._delta:
+            mode = "append" if delta_table.table_at(self._folder) is None else "overwrite"
+            delta_table.write_delta(batch, self._folder, mode=mode, transaction=self._transaction(number))
+        else:
+            view_table.replace_all(batch, self._folder, self._query(), number)
+        self._done(number)
+
+    def _done(self, number: int) -> None:
+        self.batches += 1
+        self._say(f"batch {number} is in {self._folder.uri}")
+
+    def _query(self) -> str:
+        """The id of the query, which a checkpoint keeps: batches are numbered anew with a new checkpoint."""
+        found: dict[str, Any] = json.loads(self._checkpoint.read("metadata") or "{}")
+        return str(found["id"])
+
+    def _transaction(self, number: int) -> delta_table.Transaction:
+        return delta_table.Transaction(f"localqueue view {self._query()}", number)
+
+    def _keep_schema(self, rows: DataFrame) -> None:
+        if not self._delta and self._folder.read(_SCHEMA) is None:
+            self._folder.write(_SCHEMA, rows.schema.json())

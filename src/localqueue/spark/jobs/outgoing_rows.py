@@ -1,0 +1,105 @@
+"""Rows of any table as the rows that a queue takes: a payload as JSON text, and the options beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from localqueue.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapped:
+    """Which columns are options of the message. A text is the name of a column, anything else is the value itself."""
+
+    value: str | None = None
+    key: str | None = None
+    ordering_key: str | None = None
+    priority: int | str | None = None
+    delay: float | str | None = None
+    headers: Mapping[str, str] | str | None = None
+
+
+def lines_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
+    """Lines of JSON, in the column `value`, as they are: nothing is inferred, and nothing is written otherwise."""
+    from pyspark.sql import functions as f
+
+    if mapped.value is not None or isinstance(mapped.headers, str):
+        name = "value" if mapped.value is not None else "headers"
+        raise ValueError(f"{name} can not be a column of JSON lines: read them into a DataFrame and give that")
+    lines = df.where(f.length(f.trim("value")) > 0)
+    return _with_options(lines, f.col("value"), mapped, lambda name: f.get_json_object("value", f"$['{name}']"))
+
+
+def text_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
+    """Lines of plain text: each is a JSON string."""
+    from pyspark.sql import functions as f
+
+    for name in ("value", "key", "ordering_key"):
+        if getattr(mapped, name) is not None:
+            raise ValueError(f"{name} can not be a column of plain text, which has none")
+    packed = f.to_json(f.array("value"))
+    return _with_options(df, f.substring(packed, f.lit(2), f.length(packed) - 2), mapped, _column_of(df))
+
+
+def rows_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
+    """Rows as JSON objects of all their columns, NULL included, or the JSON text of the column `value` names."""
+    from pyspark.sql import functions as f
+
+    of = _column_of(df)
+    if mapped.value is not None:
+        return _with_options(df, of(mapped.value), mapped, of)
+    whole = f.to_json(f.struct(*(f.col(_quoted(name)) for name in df.columns)), {"ignoreNullFields": "false"})
+    return _with_options(df, whole, mapped, of)
+
+
+def put_rows(messages: DataFrame, place: Options, idempotency_key: str | None) -> int:
+    """Write messages to a queue through its sink; how many rows they were."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    counted = Observation()
+    writer = messages.observe(counted, f.count(f.lit(1)).alias("rows")).write.format("localqueue").mode("append")
+    writer = writer.option("url", place.url).option("namespace", place.namespace).option("queue", place.need_queue())
+    (writer if idempotency_key is None else writer.option("idempotencyKey", idempotency_key)).save()
+    return int(counted.get.get("rows") or 0)
+
+
+def _column_of(df: DataFrame) -> Callable[[str], Column]:
+    from pyspark.sql import functions as f
+
+    def of(name: str) -> Column:
+        if name not in df.columns:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(df.columns)}")
+        return f.col(_quoted(name))
+
+    return of
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _with_options(df: DataFrame, value: Column, mapped: Mapped, of: Callable[[str], Column]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    columns = [value.alias("value")]
+    for name, given, kind in (
+        ("dedupe_key", mapped.key, "string"),
+        ("ordering_key", mapped.ordering_key, "string"),
+        ("priority", mapped.priority, "int"),
+        ("delay", mapped.delay, "double"),
+    ):
+        if given is not None:
+            column = of(given) if isinstance(given, str) else f.lit(given)
+            columns.append(column.cast(kind).alias(name))
+    if isinstance(mapped.headers, str):
+        columns.append(of(mapped.headers).alias("headers"))
+    elif mapped.headers:
+        pairs = [f.lit(text) for pair in mapped.headers.items() for text in pair]
+        columns.append(f.create_map(*pairs).alias("headers"))
+    return df.select(*columns)

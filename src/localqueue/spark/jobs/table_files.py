@@ -1,0 +1,108 @@
+"""Reading and writing whole tables, whatever their format, for the jobs that take or make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, NamedTuple
+
+from localqueue.spark.jobs import delta_table
+from localqueue.spark.jobs.files import files_in, folder_at
+from localqueue.spark.jobs.writing import known_format, plain_timestamps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Formats that can be read, by the ending of the file. A Delta table is known by its log.
+ENDINGS = {
+    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
+    ".orc": "orc", ".txt": "text", ".text": "text", ".log": "text",
+}  # fmt: skip
+READABLE = ("json", "csv", "parquet", "orc", "delta", "text")
+MODES = ("error", "append", "overwrite")
+_PACKED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4")
+
+
+class WrittenTable(NamedTuple):
+    uri: str
+    rows: int
+
+
+def format_of(path: str) -> str | None:
+    """The format that the ending of a file tells, also when it is packed; None when it does not."""
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return next((format for ending, format in ENDINGS.items() if name.endswith(ending)), None)
+
+
+def find_format(spark: SparkSession, path: str, given: str | None) -> str:
+    """The format to read a path in: as given, or as its ending or that of all its files tells."""
+    if given is not None:
+        return known_format("json" if given in ("jsonl", "ndjson") else given, READABLE)
+    found = format_of(path)
+    if found is None and not any(sign in path for sign in "*?[{"):
+        folder = folder_at(spark, path)
+        if any(entry.name == "_delta_log" for entry in folder.entries()):
+            return "delta"
+        formats = {format_of(name) for name, _ in files_in(folder)}
+        found = formats.pop() if len(formats) == 1 else None  # among others there may be what nobody meant
+    if found is None:
+        raise ValueError(f"the format of {path!r} does not show in its name: give format, one of {', '.join(READABLE)}")
+    return found
+
+
+def read_table(
+    spark: SparkSession, path: str | PathLike[str], format: str, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The rows of a path; ValueError when there is nothing."""
+    from pyspark.errors import AnalysisException
+
+    text = fspath(path)
+    if format == "delta":
+        if options:
+            raise ValueError(f"a Delta table is read without options, not with {', '.join(options)}")
+        return delta_table.read_delta(spark, folder_at(spark, text))
+    try:
+        return spark.read.options(**dict(options or {})).format(format).load(text)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise ValueError(f"there is nothing at {text!r}") from None
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            raise ValueError(f"there are no {format} files with rows at {text!r}") from None
+        raise
+
+
+def write_table(
+    df: DataFrame,
+    path: str | PathLike[str],
+    *,
+    format: str = "parquet",
+    mode: str = "error",
+    partition_by: Sequence[str] = (),
+) -> WrittenTable:
+    """Write rows to a path. A Delta table changes in one commit; of others, a failed `overwrite` leaves a part."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    spark = df.sparkSession
+    known_format(format)
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    folder = folder_at(spark, path)
+    there = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
+    is_delta = "_delta_log" in there
+    if there and (mode == "error" or is_delta != (format == "delta")):
+        what = "is a Delta table" if is_delta else f"is not empty ({there[0]} is there)"
+        raise ValueError(f"{folder.uri} {what}: give another path" + (", or a mode" if mode == "error" else ""))
+    if format == "delta":
+        done = delta_table.write_delta(
+            df, folder, mode="append" if mode == "error" else mode, partition_by=partition_by
+        )
+        return WrittenTable(folder.uri, done.rows)
+    counted = Observation()
+    writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write.mode(mode)
+    writer = writer.option("header", "true") if format == "csv" else writer
+    with plain_timestamps(spark):
+        (writer.partitionBy(*partition_by) if partition_by else writer).format(format).save(folder.uri)
+    return WrittenTable(folder.uri, int(counted.get.get("rows") or 0))

@@ -1,0 +1,76 @@
+"""Writing a table in steps: Spark's tasks write files aside, the driver gives them their names when all are there."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from localqueue.spark.jobs.archive_layout import WRITING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from localqueue.spark.jobs.files import Folder
+
+#: Formats of files that a job writes. Delta needs the extra.
+FORMATS = ("parquet", "delta", "json", "csv")
+
+#: How long somebody may take to write one increment before it is taken for dead and its leavings are swept.
+_ABANDONED = 86_400.0
+
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+class Staged(NamedTuple):
+    """Files that were written aside, and how many rows are in them."""
+
+    name: str
+    rows: int
+
+
+def known_format(format: str, allowed: Sequence[str] = FORMATS) -> str:
+    if format not in allowed:
+        raise ValueError(f"format must be one of {', '.join(allowed)}, not {format!r}")
+    return format
+
+
+@contextmanager
+def plain_timestamps(spark: SparkSession) -> Iterator[None]:
+    """Parquet with times that every reader knows, and that have statistics, in place of Spark's old 96-bit ones."""
+    before = spark.conf.get(_TIMESTAMPS)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMPS, before or "INT96")
+
+
+def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Staged:
+    """Write a DataFrame as Parquet below `_writing`; nothing is left there when it fails."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    name = f"{WRITING}/{int(time.time())}-{uuid.uuid4().hex}"
+    counted = Observation()
+    writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write
+    try:
+        with plain_timestamps(df.sparkSession):
+            (writer.partitionBy(*partition_by) if partition_by else writer).parquet(folder.at(name))
+    except BaseException:
+        folder.remove(name)
+        raise
+    return Staged(name, int(counted.get.get("rows") or 0))
+
+
+def sweep(folder: Folder, *, now: float | None = None) -> int:
+    """Remove what writers left behind that died more than a day ago; how many."""
+    swept = 0
+    for entry in folder.entries(WRITING):
+        begun = entry.name.partition("-")[0]
+        if begun.isdigit() and int(begun) < (now or time.time()) - _ABANDONED:
+            folder.remove(f"{WRITING}/{entry.name}")
+            swept += 1
+    return swept
