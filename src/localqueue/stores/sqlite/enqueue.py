@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Sequence
 
@@ -18,10 +19,13 @@ from localqueue.stores.sqlite.tx import BLOCKED, CODE, EXPIRED, READY, Tx, to_js
 from localqueue.stores.wiring import Wiring
 
 _DUE_A_DROP = 10_000
-_COLUMNS = 7
-_ROWS_A_STATEMENT = 100
-_ANOTHER_ROW = ", (?, ?, 0, ?, ?, ?, ?, ?)"
-_INSERT_ROWS = sql.INSERT_PLAIN + _ANOTHER_ROW * (_ROWS_A_STATEMENT - 1)
+_ROWS_A_STATEMENT = 500
+_BATCH = "INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec) VALUES "
+
+
+@functools.lru_cache(maxsize=64)
+def _insert_rows(count: int) -> str:
+    return _BATCH + ", ".join(f"(?1 + {n}, ?2, 0, 0, ?3, ?{n + 5}, ?4)" for n in range(count))
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -88,16 +92,8 @@ def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | N
     row, now = tx.queue_id(queue), tx.now
     try:
         for start in range(0, len(payloads), _ROWS_A_STATEMENT):
-            part = [
-                value
-                for key, payload in zip(
-                    keys[start : start + _ROWS_A_STATEMENT], payloads[start : start + _ROWS_A_STATEMENT], strict=True
-                )
-                for value in (key, row, 0, now, payload, codec, None)
-            ]
-            rows = len(part) // _COLUMNS
-            statement = _INSERT_ROWS if rows == _ROWS_A_STATEMENT else sql.INSERT_PLAIN + _ANOTHER_ROW * (rows - 1)
-            tx.connection.execute(statement, part)
+            part = payloads[start : start + _ROWS_A_STATEMENT]
+            tx.connection.execute(_insert_rows(len(part)), (keys[start], row, now, codec, *part))
     except sqlite3.IntegrityError as error:
         raise IdTaken("a message id of this batch is in use") from error
     tx.connection.execute(sql.ENTER_LINE_MANY, (keys[0], keys[-1], row, now))
