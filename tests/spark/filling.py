@@ -68,7 +68,7 @@ def read(
     source = LocalQueueDataSource(options)
     schema = source.schema() if schema is None else schema
     reader = source.reader(schema)
-    rest = list(reader.pushFilters(list(filters)))
+    rest = list(reader.take(list(filters)))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches, arrow_schema(schema)), rest
 

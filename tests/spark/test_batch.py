@@ -13,11 +13,11 @@ from pyspark.sql import types as t
 
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.spark.columns import VIEWS, arrow_schema, spark_schema
-from localqueue.spark.connections import connected, engine_of
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.options import OptionError, parse
-from localqueue.spark.planning import EntriesLost
-from localqueue.spark.rows import event_batch, message_batch
+from localqueue.spark.source.connections import connected, engine_of
+from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
 from tests.servers import free_port
 from tests.spark.filling import fill, options_of, read, rows
@@ -146,11 +146,11 @@ def test_adbc_is_not_used_on_a_file_that_this_process_has_open(tmp_path: Path) -
     place = filled("sqlite", tmp_path)
     options = parse(options_of(place, engine="adbc"))
     with connected(options, engine_of(options)) as connection:
-        assert type(connection).__module__ == "localqueue.spark.adbc"
+        assert type(connection).__module__ == "localqueue.spark.source.adbc"
         with connected(options, engine_of(options)) as second:
-            assert type(second).__module__ == "localqueue.spark.adbc"
+            assert type(second).__module__ == "localqueue.spark.source.adbc"
     with place.open(), connected(options, engine_of(options)) as connection:
-        assert type(connection).__module__ == "localqueue.spark.cursors"
+        assert type(connection).__module__ == "localqueue.spark.source.cursors"
 
 
 @pytest.mark.parametrize("engine", ["adbc", "python"])

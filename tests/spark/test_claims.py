@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from localqueue.spark import claim_lease
-from localqueue.spark.claim_blob import chunked, decode, encode, message_rows
-from localqueue.spark.claimant import Claimant
-from localqueue.spark.claims import CLAIMS, Claims, ClaimsLost, read_chunk
 from localqueue.spark.columns import MESSAGES, RAW, arrow_schema, spark_schema
-from localqueue.spark.consumer_record import CONSUMERS, Consumer, ConsumerTakenOver
-from localqueue.spark.keeper import Keeper
 from localqueue.spark.options import parse
-from localqueue.spark.rows import message_batch
+from localqueue.spark.source.rows import message_batch
+from localqueue.spark.streams import claim_lease
+from localqueue.spark.streams.claim_blob import chunked, decode, encode, message_rows
+from localqueue.spark.streams.claimant import Claimant
+from localqueue.spark.streams.claims import CLAIMS, Claims, ClaimsLost, read_chunk
+from localqueue.spark.streams.consumer_record import CONSUMERS, Consumer, ConsumerTakenOver
+from localqueue.spark.streams.keeper import Keeper
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, QueueStore, Settle, StoredMessage
 from tests.stores import SHARED, Place, new_place
 
@@ -439,7 +439,7 @@ def test_the_rows_of_a_chunk_are_those_of_its_messages() -> None:
 
 
 def test_chunks_are_cut_by_rows_and_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localqueue.spark.claim_blob.CHUNK_BYTES", 10)
+    monkeypatch.setattr("localqueue.spark.streams.claim_blob.CHUNK_BYTES", 10)
     sizes = [3, 3, 3, 20, 1, 1]
     messages = [StoredMessage(str(n), "q", "inflight", "x" * n, None, 0, 1, 0.0, 0.0) for n in sizes]
     assert [[len(one.payload) for one in chunk] for chunk in chunked(messages, 100)] == [[3, 3, 3], [20], [1, 1]]

@@ -13,7 +13,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql import types as t
 
 from localqueue.spark.datasource import LocalQueueDataSource
-from localqueue.spark.filters import Condition, Wanted, take
+from localqueue.spark.source.filters import Condition, Wanted, take
 from tests.spark.filling import fill, options_of, read
 from tests.stores import Place, new_place
 
@@ -76,11 +76,11 @@ def check_every_filter(place: Place, view: str, columns: list[str]) -> set[str]:
     source = LocalQueueDataSource(options_of(place, view=view, numPartitions="1", engine="python"))
     taken = set()
     with place.open() as store, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("localqueue.spark.batch.opened", lambda options: nullcontext(store))
+        patch.setattr("localqueue.spark.source.batch.opened", lambda options: nullcontext(store))
 
         def read_with(*filters: spark.Filter) -> tuple[list[Any], list[spark.Filter]]:
             reader = source.reader(source.schema())
-            rest = list(reader.pushFilters(list(filters)))
+            rest = list(reader.take(list(filters)))
             batches = [batch for part in reader.partitions() for batch in reader.read(part)]
             return [row for batch in batches for row in batch.to_pylist()], rest
 

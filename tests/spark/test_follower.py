@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from localqueue.spark.follower import EntriesLost, Follower, entry_before
 from localqueue.spark.options import OptionError, Options, parse
-from localqueue.spark.subscribe import JournalRange, SubscribeReader, ranges
+from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.streams.follower import Follower, entry_before
+from localqueue.spark.streams.subscribe import JournalRange, SubscribeReader, ranges
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage
 from tests.servers import Postgres
 from tests.stores import SHARED, Place, new_place, on_server
@@ -104,10 +105,10 @@ def test_entries_that_are_no_rows_of_the_stream_start_no_batch(
     assert messages.latest(3, None) == end + 1
     assert follow(queue="jobs").latest(3, 2) == end + 2 - 1  # the limit counts from the first row
     assert follow(queue="nothing").latest(0, None) == 0
-    monkeypatch.setattr("localqueue.spark.follower._SKIP", 5)
+    monkeypatch.setattr("localqueue.spark.streams.follower._SKIP", 5)
     assert follow(queue="nothing").latest(0, None) == end + 1  # so much that it is not looked at again
-    monkeypatch.setattr("localqueue.spark.follower._LOOK", 2)
-    monkeypatch.setattr("localqueue.spark.follower._PAGE", 1)
+    monkeypatch.setattr("localqueue.spark.streams.follower._LOOK", 2)
+    monkeypatch.setattr("localqueue.spark.streams.follower._PAGE", 1)
     assert follow(queue="jobs").latest(3, None) == end + 1
 
 

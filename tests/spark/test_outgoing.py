@@ -7,17 +7,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("pyspark")
-
-from pyspark.sql import types as t  # noqa: E402
-from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
-
-from localqueue.errors import PayloadError  # noqa: E402
-from localqueue.spark.options import OptionError  # noqa: E402
-from localqueue.spark.outgoing import check_json, layout  # noqa: E402
+from localqueue.errors import PayloadError
+from localqueue.spark.options import OptionError
+from localqueue.spark.sink.outgoing import check_json, layout
 
 TEXT = t.StringType()
 HEADERS = t.MapType(TEXT, TEXT)

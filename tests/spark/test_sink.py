@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql import types as t
 
-from localqueue.spark import ledger, staging
 from localqueue.spark.options import parse
 from localqueue.spark.place import opened
-from localqueue.spark.sink import BatchSink, StreamSink, Written
+from localqueue.spark.sink import ledger, staging
+from localqueue.spark.sink.writers import BatchSink, StreamSink, Written
 from localqueue.stores.port import Changes
 from tests.stores import Place, new_place
 

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-
-from localqueue.errors import QueueStoreUnavailableError, RecordConflict  # noqa: E402
-from localqueue.spark import ledger, staging  # noqa: E402
-from localqueue.spark.delivery import Step, WrittenElsewhere, deliver_part, deliver_staged, finish_parts  # noqa: E402
-from localqueue.spark.staging import Chunk, StagedRowsGone  # noqa: E402
-from localqueue.stores.port import Changes, QueueStore, RecordWrite  # noqa: E402
-from tests.stores import OPENERS, new_place  # noqa: E402
+from localqueue.errors import QueueStoreUnavailableError, RecordConflict
+from localqueue.spark.sink import (
+    ledger,
+    staging,
+)
+from localqueue.spark.sink.delivery import Step, WrittenElsewhere, deliver_part, deliver_staged, finish_parts
+from localqueue.spark.sink.staging import Chunk, StagedRowsGone
+from localqueue.stores.port import Changes, QueueStore, RecordWrite
+from tests.stores import OPENERS, new_place
 
 KEY = "query:jobs"
 

@@ -201,8 +201,8 @@ def test_both_streams_read_a_store_on_a_server(spark: Any, kind: str, tmp_path: 
 
 def test_options_that_a_stream_can_not_have_are_refused() -> None:
     from localqueue.spark.columns import MESSAGES, spark_schema
-    from localqueue.spark.consume import ConsumeReader
-    from localqueue.spark.subscribe import SubscribeReader
+    from localqueue.spark.streams.consume import ConsumeReader
+    from localqueue.spark.streams.subscribe import SubscribeReader
 
     schema = spark_schema(MESSAGES)
 
@@ -223,8 +223,8 @@ def test_a_reader_travels_without_its_store_and_opens_none_when_it_is_made(place
     from pyspark.cloudpickle import dumps, loads
 
     from localqueue.spark.columns import MESSAGES, spark_schema
-    from localqueue.spark.consume import ConsumeReader
-    from localqueue.spark.subscribe import SubscribeReader
+    from localqueue.spark.streams.consume import ConsumeReader
+    from localqueue.spark.streams.subscribe import SubscribeReader
 
     options = parse(source(place, mode="consume", consumer="etl"))
     consume = ConsumeReader(options, spark_schema(MESSAGES))

@@ -54,6 +54,8 @@ EVENTS: dict[str, str] = {
     "dedupe_key": "string",
     "ordering_key": "string",
     "run_id": "string",
+    "delay": "double",
+    "ttl": "double",
 }
 
 RUNS: dict[str, str] = {

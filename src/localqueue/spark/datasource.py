@@ -41,29 +41,42 @@ class LocalQueueDataSource(DataSource):
         return spark_schema(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from localqueue.spark.batch import BatchReader
+        from localqueue.spark.source.batch import BatchReader
 
         return BatchReader(self.parsed, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self.parsed.mode == "consume":
-            from localqueue.spark.consume import ConsumeReader
+            from localqueue.spark.streams.consume import ConsumeReader
 
             return ConsumeReader(self.parsed, schema)
-        from localqueue.spark.subscribe import SubscribeReader
+        from localqueue.spark.streams.subscribe import SubscribeReader
 
         return SubscribeReader(self.parsed, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise OptionError('a queue can not be overwritten, only added to: use mode("append")')
-        from localqueue.spark.sink import BatchSink
+        from localqueue.spark.sink.writers import BatchSink
 
         return BatchSink(self.parsed, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if overwrite:
             raise OptionError('a queue can not be overwritten, only added to: use outputMode("append") or "update"')
-        from localqueue.spark.sink import StreamSink
+        from localqueue.spark.sink.writers import StreamSink
 
         return StreamSink(self.parsed, schema)
+
+
+class RegisteredDataSource(LocalQueueDataSource):
+    """The same for a session in which `register` has allowed filters to be pushed down.
+
+    Spark refuses every read of a source that takes filters in a session that has not allowed it, so the source that is
+    found by its name alone takes none.
+    """
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from localqueue.spark.source.batch import FilteringReader
+
+        return FilteringReader(self.parsed, schema)

@@ -27,13 +27,13 @@ _DEFAULTS = {
 def register(spark: SparkSession) -> SparkSession:
     """Make the data source known to a session and let Spark push filters down to it; the session itself.
 
-    Spark finds the source by itself where the package is installed. Only filters need this: without them, every row is
-    read and then filtered, and with them in a session that has not allowed it, Spark refuses.
+    Spark finds the source by itself where the package is installed. Only filters need this: without it, every row is
+    read and then filtered by Spark.
     """
-    from localqueue.spark.datasource import LocalQueueDataSource
+    from localqueue.spark.datasource import RegisteredDataSource
 
     spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(LocalQueueDataSource)
+    spark.dataSource.register(RegisteredDataSource)
     return spark
 
 

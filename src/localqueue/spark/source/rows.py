@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueStats, RunStats
-from localqueue.spark.values import error_fields, header_pairs, micros, payload_bytes, value_text
+from localqueue.spark.source.values import error_fields, header_pairs, micros, payload_bytes, value_text
 from localqueue.stores.port import DELAYED, READY, StoredMessage
 
 T = TypeVar("T")
@@ -130,6 +130,8 @@ _EVENT: Makers = {
     "dedupe_key": _option("dedupe_key"),
     "ordering_key": _option("ordering_key"),
     "run_id": _option("run_id"),
+    "delay": _option("delay"),
+    "ttl": _option("ttl"),
     "payload": lambda e: payload_bytes(e.payload),
     "codec": lambda e: e.codec,
 }

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from localqueue.spark.connections import conninfo, unreachable
 from localqueue.spark.options import Options
 from localqueue.spark.place import PATIENCE
-from localqueue.spark.tables import KINDS, ONE_MOMENT
+from localqueue.spark.source.connections import conninfo, unreachable
+from localqueue.spark.source.tables import KINDS, ONE_MOMENT
 
 _PAGE = 4000
 _BYTEA = 17

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from localqueue.errors import QueueError
-from localqueue.spark.claims import Claims, Misfits, Prepared
-from localqueue.spark.keeper import Keeper
 from localqueue.spark.options import Options
+from localqueue.spark.streams.claims import Claims, Misfits, Prepared
+from localqueue.spark.streams.keeper import Keeper
 from localqueue.stores.url import open_store
 
 _PARTS = 4

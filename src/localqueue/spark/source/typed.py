@@ -2,7 +2,7 @@
 
 Besides the fields of the payload a schema may name the message's own columns with an underscore before them (`_id`,
 `_queue`, `_created_at`), and `_corrupt`, a string that receives a payload that does not fit; its other fields are NULL
-then. What fits is said in `localqueue.spark.fitting`. Arrow reads whole blocks by the same rules, and only where it
+then. What fits is said in `fitting`. Arrow reads whole blocks by the same rules, and only where it
 refuses a block are the rows of it read one by one.
 """
 
@@ -18,10 +18,10 @@ import pyarrow.json as pj
 from pyspark.sql import types as t
 
 from localqueue.spark.columns import arrow_schema, known_columns, spark_schema
-from localqueue.spark.fitting import Misfit, fitting, read_json
 from localqueue.spark.options import OptionError
-from localqueue.spark.rows import ENQUEUED, message_batch
-from localqueue.spark.values import value_text
+from localqueue.spark.source.fitting import Misfit, fitting, read_json
+from localqueue.spark.source.rows import ENQUEUED, message_batch
+from localqueue.spark.source.values import value_text
 from localqueue.stores.port import Payload, StoredMessage
 
 CORRUPT = "_corrupt"

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from localqueue.errors import IdTaken, RecordConflict
-from localqueue.spark import ledger
-from localqueue.spark.ledger import PART_KIND, Entry
-from localqueue.spark.staging import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
+from localqueue.spark.sink import ledger
+from localqueue.spark.sink.ledger import PART_KIND, Entry
+from localqueue.spark.sink.staging import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
 from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
 
 if TYPE_CHECKING:

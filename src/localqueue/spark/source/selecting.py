@@ -9,13 +9,13 @@ from operator import itemgetter
 import pyarrow as pa
 
 from localqueue.ids import Mint
-from localqueue.spark.conditions import conditions, key_of
-from localqueue.spark.connections import Connection, connected
-from localqueue.spark.filters import Wanted
-from localqueue.spark.finishing import Names, finish, finish_events
 from localqueue.spark.options import Options
-from localqueue.spark.planning import Entries, EntriesLost, Messages
-from localqueue.spark.tables import SQLITE, TABLES, Source, raw_columns
+from localqueue.spark.source.conditions import conditions, key_of
+from localqueue.spark.source.connections import Connection, connected
+from localqueue.spark.source.filters import Wanted
+from localqueue.spark.source.finishing import Names, finish, finish_events
+from localqueue.spark.source.planning import Entries, EntriesLost, Messages
+from localqueue.spark.source.tables import SQLITE, TABLES, Source, raw_columns
 
 _LEASED = {"state", "attempts", "leased_until", "leased_by"}
 _WORTH_COUNTING = 3  # columns; to count costs about as much as to fetch two that are NULL

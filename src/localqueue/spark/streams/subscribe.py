@@ -14,11 +14,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from localqueue.spark.columns import arrow_schema
-from localqueue.spark.follower import EntriesLost, Follower
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
-from localqueue.spark.rows import enqueued_batch, event_batch
-from localqueue.spark.typed import Typed, is_selection
+from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.rows import enqueued_batch, event_batch
+from localqueue.spark.source.typed import Typed, is_selection
+from localqueue.spark.streams.follower import Follower
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,12 +23,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from localqueue.spark import ledger, staging
-from localqueue.spark.delivery import STEPS, deliver_part, deliver_staged, finish_parts
 from localqueue.spark.options import Options
-from localqueue.spark.outgoing import layout
 from localqueue.spark.place import opened
-from localqueue.spark.staging import Chunk
+from localqueue.spark.sink import ledger, staging
+from localqueue.spark.sink.delivery import STEPS, deliver_part, deliver_staged, finish_parts
+from localqueue.spark.sink.outgoing import layout
+from localqueue.spark.sink.staging import Chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa

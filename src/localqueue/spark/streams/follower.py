@@ -6,9 +6,9 @@ import logging
 import time
 from typing import Any
 
-from localqueue.errors import QueueError
 from localqueue.events.event import ENQUEUED
 from localqueue.spark.options import OptionError, Options
+from localqueue.spark.source.planning import EntriesLost
 from localqueue.stores.port import QueueStore
 from localqueue.stores.url import open_store
 
@@ -19,10 +19,6 @@ _REPORT = 1.0
 _CHECK = 10.0  # seconds between looks whether the journal is still on
 
 _log = logging.getLogger(__name__)
-
-
-class EntriesLost(QueueError, RuntimeError):
-    """Entries of the journal that a stream has not read are there no more."""
 
 
 class Follower:

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES
-from localqueue.spark.rows import ENQUEUED
-from localqueue.spark.values import error_fields, header_pairs, micros, value_text
+from localqueue.spark.source.rows import ENQUEUED
+from localqueue.spark.source.values import error_fields, header_pairs, micros, value_text
 from localqueue.stores.port import INFLIGHT, STATES
 
 _CALM = 9e9  # seconds; no time before the year 2255 needs a second look
-_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id")
+_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id", "delay", "ttl")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from localqueue.errors import QueueError
-from localqueue.spark import claim_blob as blob
-from localqueue.spark.claim_lease import Held, give_back, held_by, lease_up_to, returned
-from localqueue.spark.consumer_record import ConsumerRecord, ConsumerTakenOver
+from localqueue.spark.streams import claim_blob as blob
+from localqueue.spark.streams.claim_lease import Held, give_back, held_by, lease_up_to, returned
+from localqueue.spark.streams.consumer_record import ConsumerRecord, ConsumerTakenOver
 from localqueue.stores.port import (
     Lease,
     LeaseRequest,

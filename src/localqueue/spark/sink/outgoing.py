@@ -16,7 +16,7 @@ from localqueue.errors import PayloadError
 from localqueue.queue.drafts import encode_headers
 from localqueue.queue.setup import check_name
 from localqueue.spark.options import OptionError
-from localqueue.spark.rowjson import check_columns, row_objects
+from localqueue.spark.sink.rowjson import check_columns, row_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from localqueue.events.journal import JournalEvent
-from localqueue.spark.filters import Wanted
 from localqueue.spark.options import Options
-from localqueue.spark.planning import Entries, EntriesLost, Messages, Range
-from localqueue.spark.rows import event_batch, message_batch, run_batch, stats_batch
+from localqueue.spark.source.filters import Wanted
+from localqueue.spark.source.planning import Entries, EntriesLost, Messages, Range
+from localqueue.spark.source.rows import event_batch, message_batch, run_batch, stats_batch
 from localqueue.stores.port import DEAD, STATES, QueueStore, StoredMessage
 
 _PAGE = 2000

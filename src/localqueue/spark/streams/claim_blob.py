@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from localqueue.spark.rows import message_batch
-from localqueue.spark.values import error_fields, header_pairs, micros
+from localqueue.spark.source.rows import message_batch
+from localqueue.spark.source.values import error_fields, header_pairs, micros
 from localqueue.stores.port import INFLIGHT, Payload, StoredMessage
 
 #: A chunk is closed when its payloads reach this: it must fit into one value of any store, also uncompressed.

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
-from localqueue.spark.filters import Wanted
 from localqueue.spark.options import OptionError, Options
+from localqueue.spark.source.filters import Wanted
 from localqueue.stores.port import QueueStore
 
 ROWS_OF_A_PART = 250_000

@@ -11,20 +11,20 @@ A read takes no message and holds no lock. On SQLite it keeps the write-ahead lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from localqueue.spark.columns import arrow_schema, known_columns
-from localqueue.spark.connections import engine_of
-from localqueue.spark.filters import Wanted, take
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
-from localqueue.spark.planning import Entries, Messages, Queues, Runs, plan
-from localqueue.spark.reading import read_events, read_messages
-from localqueue.spark.scanning import scan_events, scan_messages, scan_runs, scan_stats
-from localqueue.spark.typed import Typed, is_selection
+from localqueue.spark.source.connections import engine_of
+from localqueue.spark.source.filters import Wanted, take
+from localqueue.spark.source.planning import Entries, Messages, Queues, Runs, plan
+from localqueue.spark.source.scanning import scan_events, scan_messages, scan_runs, scan_stats
+from localqueue.spark.source.selecting import read_events, read_messages
+from localqueue.spark.source.typed import Typed, is_selection
 from localqueue.stores.port import DEAD
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ class BatchReader(DataSourceReader):
         self.selects = is_selection(options.view, schema)
         if not self.selects:
             self._typed()  # what is wrong with the schema is said now
-
-    @property
-    def pushFilters(self) -> Any:
-        return _Taking(self)
 
     def take(self, filters: list[Filter]) -> Iterable[Filter]:
         """Read less by these filters; those that are left for Spark."""
@@ -89,20 +85,11 @@ class BatchReader(DataSourceReader):
                     yield from scan_runs(store, schema)
 
 
-class _Taking:
-    """`pushFilters` of a reader, as one that is not its own.
+class FilteringReader(BatchReader):
+    """The reader of a session that has allowed a Python source to take filters."""
 
-    Spark refuses any read of a source that takes filters in a session that has not allowed it, also one without
-    filters. In such a session this source reads everything and Spark filters: slower, and right.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: BatchReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._reader.take(filters)
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self.take(filters)
 
 
 def _require_sense(options: Options) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
-from localqueue.spark.filters import Condition, Wanted
-from localqueue.spark.tables import KINDS, SQLITE, Tables
+from localqueue.spark.source.filters import Condition, Wanted
+from localqueue.spark.source.tables import KINDS, SQLITE, Tables
 from localqueue.stores.port import DEAD, INFLIGHT, READY, STATES
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from localqueue.spark.claim_blob import message_rows
-from localqueue.spark.claimant import Claimant
-from localqueue.spark.claims import ClaimsLost, read_chunk
 from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
-from localqueue.spark.typed import Typed, is_selection
+from localqueue.spark.source.typed import Typed, is_selection
+from localqueue.spark.streams.claim_blob import message_rows
+from localqueue.spark.streams.claimant import Claimant
+from localqueue.spark.streams.claims import ClaimsLost, read_chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,7 +31,7 @@ class Connection(Protocol):
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
     def batches(self, statement: str, raw: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of a statement that selects these raw columns (see `localqueue.spark.tables`)."""
+        """The rows of a statement that selects these raw columns (see `localqueue.spark.source.tables`)."""
 
 
 def engine_of(options: Options) -> str:
@@ -58,7 +58,7 @@ def engine_of(options: Options) -> str:
 @contextmanager
 def connected(options: Options, engine: str) -> Iterator[Connection]:
     """A connection that is closed at the end."""
-    from localqueue.spark import adbc, cursors
+    from localqueue.spark.source import adbc, cursors
 
     if options.backend == "pg":
         with (adbc.postgres if engine == "adbc" else cursors.postgres)(options) as connection:

@@ -1,0 +1,18 @@
+"""`localqueue pipeline`: the data pipeline on Spark."""
+
+from __future__ import annotations
+
+import typer
+
+from localqueue.cli import pipeline_jobs, pipeline_moving, pipeline_report, pipeline_tables, pipeline_triage
+from localqueue.cli.registering import family
+
+
+def commands() -> typer.Typer:
+    app = family("Pipelines on Spark: tables in and out, reports, archives, dead letters, workers on a cluster.")
+    for module in (pipeline_jobs, pipeline_tables, pipeline_moving, pipeline_report):
+        module.register(app)
+    triage = family("Dead letters by the shape of their error.")
+    pipeline_triage.register(triage)
+    app.add_typer(triage, name="triage")
+    return app

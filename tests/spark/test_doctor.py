@@ -1,0 +1,131 @@
+"""`doctor`: a line for everything that has to be there, and the way out where it is not."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.spark import checkup, checkup_session
+from localqueue.spark.checkup import Check, doctor, has_failed
+from localqueue.spark.java import Java, NoJava
+from localqueue.spark.root_cause import root_cause
+
+VERSIONS = {
+    "pyspark": "4.3.0", "pandas": "2.3.3", "pyarrow": "26.0.1", "adbc-driver-manager": "1.13.0",
+    "adbc-driver-sqlite": "1.13.0", "adbc-driver-postgresql": "1.13.0", "deltalake": "1.6.6",
+}  # fmt: skip
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A machine on which all is well, with the versions that are installed."""
+    found = dict(VERSIONS)
+
+    def version(package: str) -> str:
+        if package not in found:
+            raise PackageNotFoundError(package)
+        return found[package]
+
+    monkeypatch.setattr(checkup, "version", version)
+    monkeypatch.setattr(checkup, "find_java", lambda: Java(version=17, program="/bin/java", found_as="PATH"))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    return found
+
+
+def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_a_machine_on_which_all_is_well(machine: dict[str, str]) -> None:
+    told: list[Check] = []
+    checks = doctor(quick=True, told=told.append)
+    assert list(checks) == told
+    assert {check.state for check in checks} == {"ok"} and not has_failed(checks)
+    assert str(by_name(checks)["Java"]) == "ok    Java: 17 (/bin/java, found by PATH)"
+
+
+def test_what_is_missing_or_too_new_fails_with_the_way_out(machine: dict[str, str]) -> None:
+    del machine["pyarrow"]
+    machine["pandas"] = "3.0.1"
+    machine["pyspark"] = "4.2.9"
+    checks = doctor(quick=True)
+    assert has_failed(checks)
+    found = by_name(checks)
+    install = 'pip install "localqueue[spark,cli]"'
+    assert (found["pyarrow"].state, found["pyarrow"].way_out) == ("FAIL", install)
+    assert found["pandas"].found == "3.0.1, and pandas 2.2 or newer and below 3 is needed"
+    assert found["pyspark"].state == "FAIL"
+
+
+def test_what_only_makes_things_slower_is_a_warning(machine: dict[str, str]) -> None:
+    del machine["adbc-driver-sqlite"], machine["deltalake"]
+    checks = doctor(quick=True)
+    found = by_name(checks)
+    assert not has_failed(checks)
+    assert str(found["adbc-driver-sqlite"]).startswith("warn  adbc-driver-sqlite: not installed, SQLite is read more")
+    assert found["deltalake"].way_out == 'pip install "localqueue[delta]"'
+
+
+def test_without_java_nothing_is_started(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_java() -> Java:
+        raise NoJava("Spark needs Java 17 or newer and none was found: install one")
+
+    monkeypatch.setattr(checkup, "find_java", find_java)
+    monkeypatch.setattr(checkup_session, "start", lambda *given: pytest.fail("it was started"))
+    *_, last = checks = doctor()
+    assert by_name(checks)["Java"].way_out == "install one"
+    assert (last.name, last.state) == ("session", "FAIL")
+    assert "Java" not in by_name(doctor(quick=True, master="sc://host")), "a client of Spark Connect needs none"
+
+
+def test_another_python_or_spark_is_a_warning(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/env")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    found = by_name(doctor(quick=True))
+    assert found["Python"].state == found["Spark"].state == "warn"
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert by_name(doctor(quick=True))["Python"].state == "ok"
+
+
+def test_a_session_that_does_not_start_is_a_line(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*given: Any) -> Any:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(checkup_session, "start", start)
+    *_, last = doctor()
+    assert (last.state, last.found) == ("FAIL", "no memory")
+
+
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_a_session_is_tried_to_the_end_and_a_store_from_a_task(spark: Any, tmp_path: Path) -> None:
+    checks = doctor(spark, url=f"sqlite:///{tmp_path / 'jobs.db'}")
+    assert {check.name: check.state for check in checks if check.state != "ok"} == {}
+    names = [check.name for check in checks]
+    assert names[-5:] == ["session", "tasks", 'format("localqueue")', "round trip", "store"]
+    assert "answers here and to a task on" in checks[-1].found
+    lost = checkup_session._store(spark, "redis://user:secret@127.0.0.1:1/0", None)
+    assert lost.state == "FAIL" and "secret" not in str(lost)
+    (tmp_path / "file").write_text("")
+    wrong = checkup_session._store(spark, "memory://", None)
+    assert wrong.state == "FAIL" and "memory store" in wrong.found
+
+
+def test_the_root_of_an_error_of_spark_is_its_last_python_line() -> None:
+    said = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "Traceback (most recent call last):\n"
+        '  File "batch.py", line 5, in partitions\n'
+        "    raise error\n"
+        "localqueue.errors.QueueStoreUnavailableError: can not reach redis://localhost:1\n\n"
+        "JVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.Foo.bar(Foo.scala:5)\n"
+    )
+    assert root_cause(RuntimeError(said)) == "can not reach redis://localhost:1"
+    java = "[TABLE_OR_VIEW_NOT_FOUND] The table `x` can not be found.\nCheck it. SQLSTATE: 42P01;\n'Relation [x]\n"
+    assert root_cause(RuntimeError(java)).startswith("[TABLE_OR_VIEW_NOT_FOUND] The table `x` can not be found. Check")
+    assert root_cause(RuntimeError()) == "RuntimeError"
+    assert root_cause(RuntimeError("KeyError: 'k'")) == "KeyError: 'k'"

@@ -1,0 +1,73 @@
+"""The commands of `localqueue pipeline` that run on Spark, on the session that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue import PersistentQueue
+from localqueue.stores.url import open_store
+from tests.cli.command import Ran, run
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A store with a journal, which the commands find through the environment."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCALQUEUE_URL", url)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with closing(open_store(url)) as opened:
+        opened.enable_journal()
+        yield opened
+
+
+def pipeline(*args: str) -> Ran:
+    ran = run("pipeline", *args)
+    assert ran.code == 0, ran.err
+    return ran
+
+
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_rows_of_a_file_become_messages_that_are_processed_triaged_and_reported(
+    spark: Any, store: Any, tmp_path: Path
+) -> None:
+    Path("rows.jsonl").write_text("".join(f'{{"n":{n},"user":"u{n % 2}"}}\n' for n in range(6)))
+    Path("handlers_of_commands.py").write_text(
+        "def odd(value):\n    if value['n'] % 2:\n        raise ValueError(f\"row {value['n']}\")\n"
+    )
+    assert pipeline("ingest", "jobs", f"{tmp_path}/rows.jsonl").json["rows"] == 6
+    assert store.qsize("jobs") == 6
+
+    done = pipeline("process", "jobs", "handlers_of_commands:odd", "--max-tries", "1", "--prefetch", "2").json
+    assert (done["processed"], done["dead_lettered"], len(done["tasks"])) == (3, 3, 2)
+
+    groups = pipeline("triage", "groups", "jobs").json
+    assert [(row["shape"], row["count"]) for row in groups] == [("ValueError: row <n>", 3)]
+    shown = pipeline("triage", "sample", "jobs", "ValueError: row <n>", "-n", "1", "--no-json").out
+    assert "row 5" in shown
+    assert pipeline("triage", "replay", "jobs", "--shape", "ValueError: row <n>").json["done"] == 3
+    assert store.stats("jobs").ready == 3
+
+    report = pipeline("report", "--queue", "jobs", "--html", f"{tmp_path}/report.html").json
+    assert Path(report["html"]).exists() and report["flow"][0]["enqueued"] == 6
+
+
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_errors_of_spark_are_one_line(spark: Any, store: Any) -> None:
+    with PersistentQueue[Any]("jobs", store=store) as queue:
+        queue.put(1)
+        queue.dead_letter(queue.get_message(), error=ValueError("no"))
+    for args in (
+        ("triage", "replay", "jobs", "--where", "no_such_column > 3"),
+        ("ingest", "jobs", "nowhere.jsonl"),
+        ("process", "jobs", "nowhere:handler"),
+        ("process", "jobs", "nowhere:handler", "--store", "redis://:secret@127.0.0.1:1/0"),
+    ):
+        ran = run("pipeline", *args)
+        assert ran.code in (1, 2) and ran.out == "", args
+        assert len(ran.err.splitlines()) == 1 and "stacktrace" not in ran.err and "secret" not in ran.err, ran.err
