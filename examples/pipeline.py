@@ -10,9 +10,12 @@ workers, exactly once each.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,20 @@ STARTED = time.monotonic()
 
 def say(text: str) -> None:
     print(f"  {time.monotonic() - STARTED:5.1f} s  {text}", flush=True)
+
+
+@contextmanager
+def quietly(log: Path) -> Iterator[None]:
+    """What is started in this block writes its stderr to a file: Spark has much to say that nobody needs."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def step(title: str) -> None:
@@ -78,7 +95,8 @@ def main() -> None:
     shop.evening(folder / "shop.db", orders=arguments.orders, say=say)
 
     step("Spark over the journal")
-    spark = session("demo", master="local[*]")
+    with quietly(folder / "spark.log"):
+        spark = session("demo", master="local[*]")
     say(f"Spark {spark.version} is up")
     say(str(archive(spark, url=url, path=folder / "archive")))
     made = report(spark, events=folder / "archive", html=folder / "report.html", title="An evening at the shop")

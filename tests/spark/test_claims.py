@@ -402,6 +402,8 @@ class TestClaimant:
         put(store, 5)
         claimant._report_at = 0.0
         assert claimant.advance(0, 2) == 1
+        assert claimant._ahead is not None
+        claimant._ahead.result(10)  # it leases two more, which are still to come
         report = claimant.report()
         assert (report["claim"], report["backlog"]) == (1, 3)
         assert report["oldest_age_seconds"] >= 0

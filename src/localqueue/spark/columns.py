@@ -58,6 +58,9 @@ EVENTS: dict[str, str] = {
     "ttl": "double",
 }
 
+#: Columns of an entry that the journal keeps together, as the options of the put.
+PUT_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id", "delay", "ttl")
+
 RUNS: dict[str, str] = {
     "run_id": "string",
     "state": "string",

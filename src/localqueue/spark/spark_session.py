@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
 
 #: What a session made here has unless the user says otherwise: quiet, Arrow, times in UTC.
 _DEFAULTS = {
@@ -56,7 +59,9 @@ def session(
         builder = SparkSession.builder.appName(app_name)
         if master is not None:
             builder = builder.master(master)
-        for name, value in {**_DEFAULTS, **(conf or {})}.items():
+        settings = {**_DEFAULTS, **(conf or {})}
+        java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", settings.get(_JAVA_OPTIONS, ""))
+        for name, value in {**settings, _JAVA_OPTIONS: " ".join(filter(None, java_options))}.items():
             builder = builder.config(name, value)
         running = builder.getOrCreate()
     return register(running)

@@ -159,7 +159,7 @@ class Triage:
                 at=at,
                 chosen_by=chosen_by,
                 selected=len(found),
-                state="dry run" if dry_run else triage_audit.RUNNING,
+                state=triage_audit.DRY_RUN if dry_run else triage_audit.RUNNING,
                 **how,
             )
             return entry if dry_run else carry_out(store, triage_audit.begin(store, entry, found), progress)

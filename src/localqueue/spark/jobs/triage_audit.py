@@ -23,6 +23,7 @@ _PAGES_A_COMMIT = 50
 
 RUNNING = "running"
 DONE = "done"
+DRY_RUN = "dry run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,16 @@ class AuditEntry:
     pages_done: int = 0
     finished_at: float | None = None
     version: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        filters = ", ".join(f"{name} {value!r}" for name, value in self.chosen_by.items() if name != "ids")
+        chosen = f"{self.selected} dead letters of queue {self.queue!r}" + (f" ({filters})" if filters else "")
+        if self.state == DRY_RUN:
+            return f"would {self.action} {chosen}"
+        said = f"{self.action} of {chosen}: {self.done} done"
+        for count, what in ((self.gone, "no dead letters any more"), (self.in_use, "whose dedupe key is in use")):
+            said += f", {count} {what}" if count else ""
+        return said + ("" if self.state == DONE else f"; {self.state}, see resume({self.id!r})")
 
     def as_dict(self) -> dict[str, Any]:
         facts = asdict(self)

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES
+from localqueue.spark.columns import PUT_OPTIONS
 from localqueue.spark.source.rows import ENQUEUED
 from localqueue.spark.source.values import error_fields, header_pairs, micros, value_text
 from localqueue.stores.port import INFLIGHT, STATES
 
 _CALM = 9e9  # seconds; no time before the year 2255 needs a second look
-_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id", "delay", "ttl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def finish(raw: pa.RecordBatch, schema: pa.Schema, names: Names) -> pa.RecordBat
 
 def finish_events(raw: pa.RecordBatch, schema: pa.Schema, names: Names) -> pa.RecordBatch:
     """The same for entries of the journal, which have the options of an enqueued message in one text."""
-    wanted = [one for one in schema if one.name in _OPTIONS]
+    wanted = [one for one in schema if one.name in PUT_OPTIONS]
     options = _option_columns(raw, wanted, names) if wanted else {}
     columns = [options[one.name] if one.name in options else _made(raw, one, names) for one in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -189,11 +189,13 @@ def _option_columns(raw: pa.RecordBatch, wanted: list[pa.Field], names: Names) -
 def _options(text: str, hexed: bool) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)
     if hexed:
-        for name in _OPTIONS:
+        for name in PUT_OPTIONS:
             if isinstance(found.get(name), str):
                 found[name] = bytes.fromhex(found[name]).decode()
     if isinstance(found.get("headers"), str):
         found["headers"] = json.loads(found["headers"])
+    if found.get("ttl") is not None:
+        found["ttl"] = max(round(found["ttl"], 6), 0.0)  # a message that was moved may have outlived it
     return found
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from localqueue.spark.columns import PUT_OPTIONS
+
 #: The raw columns of each public one, where they are not the one of the same name.
 _MADE_OF: dict[str, tuple[str, ...]] = {
     "id": ("key",),
@@ -18,8 +20,6 @@ _MADE_OF: dict[str, tuple[str, ...]] = {
     "value": ("payload", "codec"),
     "available_at": ("available_at", "created_at"),
 }
-#: Those of an `enqueued` entry that the journal keeps as one JSON text.
-_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id")
 
 #: The kind of a raw column: whole, real, text or bytes.
 KINDS: dict[str, str] = {
@@ -112,7 +112,7 @@ def raw_columns(view: str, columns: Iterable[str]) -> tuple[str, ...]:
     """The raw columns that these public ones are made of; the key of the message, or the number, is always first."""
     wanted = {"seq"} if view == "events" else {"key"}
     for name in columns:
-        wanted.update(("options", "type") if view == "events" and name in _OPTIONS else _MADE_OF.get(name, (name,)))
+        wanted.update(("options", "type") if view == "events" and name in PUT_OPTIONS else _MADE_OF.get(name, (name,)))
     return tuple(sorted(wanted, key=list(KINDS).index)) if view != "events" else _seq_first(wanted)
 
 

@@ -87,12 +87,14 @@ class Claimant:
     def report(self) -> dict[str, Any]:
         """The last claim, the messages that are ready behind it, and for how long the oldest of them has been."""
         now = time.monotonic()
-        if self._reported is None or now >= self._report_at:
+        leasing = self._ahead is not None and not self._ahead.done()  # what it takes is neither here nor there now
+        if self._reported is None or (now >= self._report_at and not leasing):
             stats = self._store.stats(self._queue)
             cost = time.monotonic() - now
             self._report_at = now + max(_REPORT, cost * _REPORT_SHARE)
             age = stats.oldest_ready_age_seconds or 0.0
-            self._reported = {"backlog": stats.ready, "oldest_age_seconds": round(age, 3)}
+            waiting = stats.ready + self.claims.held_ahead
+            self._reported = {"backlog": waiting, "oldest_age_seconds": round(age, 3)}
         return {"claim": self.claims.claimed, **self._reported}
 
     def close(self) -> None:

@@ -100,6 +100,11 @@ class Claims:
         return self._record.state.settled
 
     @property
+    def held_ahead(self) -> int:
+        """Messages that are leased and in no claim yet."""
+        return len(self._prepared)
+
+    @property
     def claimed(self) -> int:
         """The last claim there is."""
         self._own()
