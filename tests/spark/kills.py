@@ -97,7 +97,7 @@ def campaign(direction: str, kind: str, kills: int, seed: int, *, say: Callable[
     rng = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="localqueue-kills-"))
     place = new_place(kind, folder)
-    total = (kills + 2) * ROWS_A_BATCH * 3
+    total = (kills + 1) * ROWS_A_BATCH * 2
     with place.open() as store:
         store.enable_journal()
         queue: PersistentQueue[int] = PersistentQueue("in", store=store)

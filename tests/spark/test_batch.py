@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import types as t
 
 from localqueue.errors import QueueStoreUnavailableError
+from localqueue.spark import register
 from localqueue.spark.columns import VIEWS, arrow_schema, spark_schema
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.options import OptionError, parse
@@ -19,6 +20,7 @@ from localqueue.spark.source.connections import connected, engine_of
 from localqueue.spark.source.planning import EntriesLost
 from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
+from pyspark_localqueue import DefaultSource
 from tests.servers import free_port
 from tests.spark.filling import fill, options_of, read, rows
 from tests.stores import Place, new_place
@@ -221,10 +223,11 @@ def test_filters_of_spark_reach_the_source_and_are_right_with_and_without_it(spa
     assert [row["dedupe_key"] for row in found.collect()] == ["dé"]
     assert load(view="events").where("seq > 5 and seq <= 8 and at > '2020-01-01'").count() == 3
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    spark.dataSource.register(DefaultSource)  # the one that Spark finds by itself
     try:
         assert load().where("state = 'dead'").count() == 1
     finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        register(spark)
 
 
 def test_spark_reads_payloads_by_a_schema(spark: Any, tmp_path: Path) -> None:

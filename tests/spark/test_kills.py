@@ -1,6 +1,6 @@
 """Exactly once into a table and into a queue, whoever is killed when.
 
-A few kills here; `python -m tests.spark.kills` runs as many as you like.
+One kill each here; `python -m tests.spark.kills` runs as many as you like.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.kills import campaign
 
-KILLS = int(os.environ.get("LOCALQUEUE_SPARK_KILLS", "2"))
+KILLS = int(os.environ.get("LOCALQUEUE_SPARK_KILLS", "1"))
 
 
 @pytest.mark.spark

@@ -44,16 +44,21 @@ def handle(value: dict[str, Any]) -> None:
 
 def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    source = spark.read.format("localqueue").option("url", url)
+
+    def source(queue: str) -> Any:
+        return spark.read.format("localqueue").options(url=url, queue=queue)
+
     numbers = spark.range(ROWS).selectExpr("id AS number", "concat('k', id % 7) AS name").repartition(4)
     numbers.write.format("localqueue").options(url=url, queue="in").mode("append").save()
 
-    typed = source.option("queue", "in").schema("number long, name string").load()
+    typed = source("in").schema("number long, name string").load()
     found["read"] = typed.selectExpr("count(*)", "count(DISTINCT number)", "max(number)").first().asDict()
 
-    stream = spark.readStream.format("localqueue").options(url=url, queue="in", maxOffsetsPerTrigger="150")
+    def stream(**options: str) -> Any:
+        return spark.readStream.format("localqueue").options(url=url, queue="in", **options)
+
     (
-        stream.options(mode="subscribe")
+        stream(mode="subscribe")
         .load()
         .selectExpr("value")
         .writeStream.format("localqueue")
@@ -63,7 +68,7 @@ def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
         .awaitTermination()
     )
     (
-        stream.options(mode="consume", consumer="etl")
+        stream(mode="consume", consumer="etl", maxOffsetsPerTrigger="300")
         .load()
         .select("id", "value")
         .writeStream.format("parquet")
@@ -75,8 +80,8 @@ def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
     )
     table = spark.read.parquet(f"{folder}/table")
     found["table"] = [table.count(), table.select("id").distinct().count()]
-    found["left"] = source.option("queue", "in").load().count()
-    found["copied"] = source.option("queue", "copied").load().select("value").distinct().count()
+    found["left"] = source("in").load().count()
+    found["copied"] = source("copied").load().select("value").distinct().count()
     found["processed"] = process(spark, url=url, queue="copied", handler=handle, workers=2).processed
     return found
 
