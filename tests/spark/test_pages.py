@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -71,9 +74,6 @@ def test_sessions_are_found_in_a_stream_of_messages(spark: Any, tmp_path: Path) 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_declarative_pipeline_keeps_tables_up_to_date(tmp_path: Path) -> None:
-    import os
-    import shutil
-
     from localqueue import PersistentQueue, SQLiteQueueStore
     from localqueue.spark.java import use_java
 
@@ -92,7 +92,12 @@ def test_a_declarative_pipeline_keeps_tables_up_to_date(tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("spark-pipelines")
     ended = subprocess.run(
         [str(program), "run", "--spec", str(specification), "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse"],
-        env={**os.environ, "LOCALQUEUE_URL": f"sqlite:///{tmp_path}/shop.db", "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "LOCALQUEUE_URL": f"sqlite:///{tmp_path}/shop.db",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_TESTING": "1",  # Spark Connect then takes a free port
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -100,7 +105,5 @@ def test_a_declarative_pipeline_keeps_tables_up_to_date(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-5000:]
-    import pyarrow.parquet as pq
-
     cities = pq.ParquetDataset(tmp_path / "warehouse" / "revenue_by_city").read().to_pylist()
     assert cities == [{"city": "Oslo", "orders": 30, "revenue": 60.0}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.stores import new_place
 def run(kind: str, folder: Path) -> dict[str, Any]:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.spark.whole_job", kind, new_place("sqlite", folder).url, str(folder)],
+        env={**os.environ, "SPARK_TESTING": "1"},  # Spark Connect then takes a free port
         capture_output=True,
         text=True,
         timeout=300,

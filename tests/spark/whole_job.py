@@ -17,10 +17,16 @@ from localqueue.stores.url import open_store
 
 ROWS = 400
 
+#: Short jobs: compiling them well costs more than running them badly.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def start(kind: str, folder: str) -> Any:
     conf = {
         "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.sql.codegen.wholeStage": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": f"{folder}/local",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",

@@ -164,22 +164,23 @@ def _percentiles_over_time(rows: Rows, throughput: Rows, width: int) -> str:
 
 
 def _attempts(rows: Rows, flow: Mapping[str, Any]) -> str:
-    def added(name: str) -> list[tuple[str, float]]:
-        own = [(f"{_nth(row['attempt'])}", row[name]) for row in rows if row["attempt"] <= _ATTEMPTS]
-        later = sum(row[name] for row in rows if row["attempt"] > _ATTEMPTS)
+    def added(*names: str) -> list[tuple[str, float]]:
+        counts = [(row["attempt"], sum(row[name] for name in names)) for row in rows]
+        own = [(_nth(attempt), count) for attempt, count in counts if attempt <= _ATTEMPTS]
+        later = sum(count for attempt, count in counts if attempt > _ATTEMPTS)
         return [*own, ("later", later)] if later else own
 
-    def group(heading: str, name: str, colour: str) -> str:
-        counts = added(name)
+    def group(heading: str, colour: str, *names: str) -> str:
+        counts = added(*names)
         whole = sum(count for _, count in counts)
         drawn = [(at, count, f"{number(count)} · {share(count / whole)}") for at, count in counts if whole]
         body = bars(drawn, colour=colour) if whole else '<p class="soft">none</p>'
         return f"<div><h3>{heading}</h3>{body}</div>"
 
     groups = [
-        group("Delivered for the … time", "delivered", "blue"),
-        group("Succeeded at the … delivery", "succeeded", "green"),
-        group("Failed at the … delivery", "failed", "amber"),
+        group("Delivered for the … time", "blue", "delivered"),
+        group("Succeeded at the … delivery", "green", "succeeded"),
+        group("Failed at the … delivery", "amber", "failed", "dead_lettered"),
     ]
     note = f"{share(flow['retry_rate'])} of the deliveries were not the first of their message"
     return card("Attempts", note, f'<div class="three">{"".join(groups)}</div>')
