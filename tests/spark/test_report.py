@@ -153,7 +153,7 @@ def rows_with(text: str) -> dict[str, list[dict[str, Any]]]:
         "latencies": [{"queue": queue, "measure": "run", **times} for queue in (None, text)],
         "throughput": [{"bucket": at, "queue": None, **counts} for at in (BEGIN, later)],
         "latency_over_time": [{"bucket": BEGIN, "measure": "run", **times}],
-        "retries": [{"queue": None, "attempt": n, "delivered": 1, "succeeded": 1, "failed": 0} for n in (1, 2, 12)],
+        "retries": [{"queue": None, "attempt": n, "delivered": 1, "succeeded": 1, "failed": 0, "dead_lettered": 0} for n in (1, 2, 12)],
         "dead_letters": [
             {"shape": text, "count": 1, "queues": [text], **seen, "sample_id": text, "sample_message": text}
         ],
