@@ -93,10 +93,10 @@ def test_another_python_or_spark_is_a_warning(machine: dict[str, str], monkeypat
 
 
 def test_a_session_that_does_not_start_is_a_line(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(*given: Any) -> Any:
+    def session(**given: Any) -> Any:
         raise RuntimeError("no memory")
 
-    monkeypatch.setattr(checkup_session, "start", start)
+    monkeypatch.setattr(checkup_session, "session", session)
     *_, last = doctor()
     assert (last.state, last.found) == ("FAIL", "no memory")
 

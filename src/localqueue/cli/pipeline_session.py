@@ -61,12 +61,12 @@ class Cluster:
         settings = self.settings()
         from pyspark.sql import SparkSession
 
-        from localqueue.spark.checkup_session import start
+        from localqueue.spark.spark_session import session
 
         started = SparkSession.getActiveSession() is None
         with _no_second_word(), short_errors():
             with self.quiet():
-                spark = start(self.master, settings)
+                spark = session(master=self.master, conf=settings)
             try:
                 yield spark
             finally:

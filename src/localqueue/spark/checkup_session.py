@@ -8,13 +8,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from localqueue.errors import QueueStoreError
 from localqueue.spark.checkup import FAIL, OK, WARN, Check
 from localqueue.spark.options import OptionError, Options, parse
 from localqueue.spark.place import opened
 from localqueue.spark.root_cause import root_cause
+from localqueue.spark.spark_session import session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ def with_session(
     began = time.monotonic()
     started = spark is None and SparkSession.getActiveSession() is None
     try:
-        spark = spark if spark is not None else start(master, conf)
+        spark = spark if spark is not None else session(master=master, conf=conf)
         name = f"{spark.version} on {spark.conf.get('spark.master', master or 'a server')}"
     except Exception as error:
         yield Check(
@@ -53,21 +54,6 @@ def with_session(
     finally:
         if started:
             spark.stop()
-
-
-def start(master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
-    """A session on a master, or of a Spark Connect server when the address begins with sc://."""
-    from localqueue.spark.spark_session import register, session
-
-    if master is None or not master.startswith("sc:"):
-        return session(master=master, conf=conf)
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder.remote(master)
-    for name, value in (conf or {}).items():
-        builder = builder.config(name, value)
-    remote: SparkSession = builder.getOrCreate()
-    return register(remote)
 
 
 def _tasks(spark: SparkSession) -> Check:

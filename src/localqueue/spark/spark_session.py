@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,25 +43,32 @@ def register(spark: SparkSession) -> SparkSession:
 def session(
     app_name: str = "localqueue", *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running Spark session, or a new one on this machine, that knows the data source.
+    """The running Spark session, or a new one, that knows the data source.
 
-    `conf` are settings of Spark, for a new one. A Java is found, or taken from the extra, before Spark is started.
+    A new one has its driver here: a Java is found, or taken from the extra, before Spark is started. With a `master`
+    that begins with `sc://` it is a session of a Spark Connect server. `conf` are settings of Spark, for a new one.
     """
     from pyspark.sql import SparkSession
 
-    from localqueue.spark.java import use_java
-
     running = SparkSession.getActiveSession()
     if running is None:
-        use_java()
-        # Spark would start the first python3 of the PATH for its workers: another one, without this package.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName(app_name)
-        if master is not None:
-            builder = builder.master(master)
-        settings = {**_DEFAULTS, **(conf or {})}
-        java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", settings.get(_JAVA_OPTIONS, ""))
-        for name, value in {**settings, _JAVA_OPTIONS: " ".join(filter(None, java_options))}.items():
+        builder: Any = SparkSession.builder.appName(app_name)
+        if master is not None and master.startswith("sc:"):
+            builder, settings = builder.remote(master), dict(conf or {})
+        else:
+            builder, settings = builder if master is None else builder.master(master), _here(conf or {})
+        for name, value in settings.items():
             builder = builder.config(name, value)
         running = builder.getOrCreate()
     return register(running)
+
+
+def _here(conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session whose driver is on this machine, after looking for what it needs."""
+    from localqueue.spark.java import use_java
+
+    use_java()
+    # Spark would start the first python3 of the PATH for its workers: another one, without this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", conf.get(_JAVA_OPTIONS))
+    return {**_DEFAULTS, **conf, _JAVA_OPTIONS: " ".join(filter(None, java_options))}
