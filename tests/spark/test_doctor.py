@@ -76,7 +76,7 @@ def test_without_java_nothing_is_started(machine: dict[str, str], monkeypatch: p
         raise NoJava("Spark needs Java 17 or newer and none was found: install one")
 
     monkeypatch.setattr(checkup, "find_java", find_java)
-    monkeypatch.setattr(checkup_session, "start", lambda *given: pytest.fail("it was started"))
+    monkeypatch.setattr(checkup_session, "session", lambda **given: pytest.fail("it was started"))
     *_, last = checks = doctor()
     assert by_name(checks)["Java"].way_out == "install one"
     assert (last.name, last.state) == ("session", "FAIL")

@@ -148,12 +148,13 @@ def rows_with(text: str) -> dict[str, list[dict[str, Any]]]:
     flow = {"events": 1240, **counts, "retry_rate": 0.3, "success_rate": 0.6, "first_at": BEGIN, "last_at": later}
     times = {"count": 2, "p50": 0.1, "p90": 0.2, "p95": 0.2, "p99": 0.3, "max": 9.0, "mean": 0.2, "precision": "exact"}
     seen = {"first_seen": BEGIN, "last_seen": later}
+    ends = {"delivered": 1, "succeeded": 1, "failed": 0, "dead_lettered": 0}
     return {
         "flow": [{"queue": queue, **flow} for queue in (None, text)],
         "latencies": [{"queue": queue, "measure": "run", **times} for queue in (None, text)],
         "throughput": [{"bucket": at, "queue": None, **counts} for at in (BEGIN, later)],
         "latency_over_time": [{"bucket": BEGIN, "measure": "run", **times}],
-        "retries": [{"queue": None, "attempt": n, "delivered": 1, "succeeded": 1, "failed": 0, "dead_lettered": 0} for n in (1, 2, 12)],
+        "retries": [{"queue": None, "attempt": n, **ends} for n in (1, 2, 12)],
         "dead_letters": [
             {"shape": text, "count": 1, "queues": [text], **seen, "sample_id": text, "sample_message": text}
         ],
