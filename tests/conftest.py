@@ -26,7 +26,11 @@ SERVERS = {"postgres", "redis", "mongodb"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The quick tier takes a test that is run for every store on SQLite only; memory shares its code."""
+    """The quick tier takes a test that is run for every store on SQLite only; memory shares its code.
+
+    A test that is run in threads and on an event loop runs on the loop for three stores: both drive the same steps.
+    """
+    items[:] = [item for item in items if not _repeats_on_the_loop(item)]
     for item in items:
         callspec = getattr(item, "callspec", None)
         names = set() if callspec is None else set(callspec.id.split("-"))
@@ -34,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if names & SERVERS or set(getattr(item, "fixturenames", ())) & {"postgres", "redis_server", "mongodb"}:
             item.add_marker(pytest.mark.server)
+
+
+def _repeats_on_the_loop(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    names = set() if callspec is None else set(callspec.id.split("-"))
+    return "loop" in names and bool(names & {"lmdb", "redis", "mongodb"})
 
 
 def _skipped_in_ci(config: pytest.Config) -> Sequence[pytest.TestReport]:

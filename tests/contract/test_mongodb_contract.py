@@ -49,7 +49,6 @@ class TestMongoDB(SharedStoreContract):
             open_copy=partial(SQLiteQueueStore, namespace=f"{prefix}default"),
             opener="tests.contract.test_mongodb_contract:open_at",
             location=f"{url}#{prefix}default",
-            batch=20_000,  # a transaction fits into a part of the server's cache, which is small for tests
         )
 
 
@@ -65,4 +64,4 @@ def _machine() -> Any:
     return machine
 
 
-TestMachine = pytest.mark.server(pytest.mark.slow(_machine()))
+TestMachine = pytest.mark.timeout(300)(pytest.mark.server(pytest.mark.slow(_machine())))

@@ -57,4 +57,4 @@ def _new_place() -> Callable[..., QueueStore]:
     return partial(open_in, shared(Postgres).url, secrets.token_hex(6))
 
 
-TestPostgresMachine = store_machine(_new_place, reopenable=True)
+TestPostgresMachine = pytest.mark.timeout(300)(store_machine(_new_place, reopenable=True, examples=12))

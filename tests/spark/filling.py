@@ -74,5 +74,10 @@ def read(
 
 
 def rows(options: dict[str, str], schema: StructType | None = None, filters: Iterable[Filter] = ()) -> list[Any]:
+    """The rows, sorted: a database hands them out in any order."""
     found: list[Any] = read(options, schema, filters)[0].to_pylist()
-    return found
+    return in_order(found)
+
+
+def in_order(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: (row.get("seq") or 0, row.get("id") or "", repr(row)))

@@ -22,7 +22,7 @@ from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
 from pyspark_localqueue import DefaultSource
 from tests.servers import free_port
-from tests.spark.filling import fill, options_of, read, rows
+from tests.spark.filling import fill, in_order, options_of, read, rows
 from tests.stores import Place, new_place
 
 TABLES = ["sqlite", pytest.param("postgres", marks=pytest.mark.server)]
@@ -61,7 +61,7 @@ def test_both_engines_read_what_the_store_holds_in_every_state_and_with_every_op
     for columns in ("state", "attempts,id", "leased_by,queue", "value", "payload,codec,available_at", "headers,run_id"):
         wide = rows(options_of(place, columns=f"{columns},created_at,failed_at,dedupe_key"))
         narrow = rows(options_of(place, columns=columns))
-        assert narrow == [{name: row[name] for name in columns.split(",")} for row in wide]
+        assert narrow == in_order([{name: row[name] for name in columns.split(",")} for row in wide])
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "lmdb"])

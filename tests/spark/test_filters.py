@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.source.filters import Condition, Wanted, take
-from tests.spark.filling import fill, options_of, read
+from tests.spark.filling import fill, in_order, options_of, read
 from tests.stores import Place, new_place
 
 MESSAGES = {name: name for name in ("id", "queue", "state", "priority", "created_at", "dedupe_key", "value")}
@@ -82,7 +82,7 @@ def check_every_filter(place: Place, view: str, columns: list[str]) -> set[str]:
             reader = source.reader(source.schema())
             rest = list(reader.take(list(filters)))
             batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-            return [row for batch in batches for row in batch.to_pylist()], rest
+            return in_order([row for batch in batches for row in batch.to_pylist()]), rest
 
         everything, _ = read_with()
         for column in columns:

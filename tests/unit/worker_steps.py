@@ -24,7 +24,7 @@ def open_store(kind: str, path: Path, **options: Any) -> QueueStore:
 
 def eventually(condition: Callable[[], Any]) -> Any:
     """What `condition` returns as soon as that is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + 3 * PATIENCE
     while not (found := condition()):
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.002)

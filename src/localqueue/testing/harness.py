@@ -43,7 +43,7 @@ class StoreHarness:
     open_copy: Callable[[str], QueueStore]
     opener: str = ""
     location: str = ""
-    batch: int = 100_000
+    batch: int = 20_000
 
     def context(self) -> SpawnContext:
         """Where the events, barriers and queues come from that the processes of `in_process` share."""

@@ -156,12 +156,14 @@ class StoreMachine(DeliveryMachine):
         assert replay(entries, self.replayed) == {m.id: known_as(m.queue, m.state, m.attempts) for m in messages}
 
 
-def store_machine(new_place: Callable[[], Callable[..., QueueStore]], *, reopenable: bool) -> type[TestCase]:
-    """A test case that runs the machine on one kind of store."""
+def store_machine(
+    new_place: Callable[[], Callable[..., QueueStore]], *, reopenable: bool, examples: int = 25
+) -> type[TestCase]:
+    """A test case that runs the machine on one kind of store, with `examples` unless the environment says otherwise."""
     attributes = {"new_place": staticmethod(new_place), "reopenable": reopenable}
     case: Any = type("Machine", (StoreMachine,), attributes).TestCase  # type: ignore[attr-defined]
     case.settings = settings(
-        max_examples=int(os.environ.get("LOCALQUEUE_EXAMPLES", "25")),
+        max_examples=int(os.environ.get("LOCALQUEUE_EXAMPLES", examples)),
         stateful_step_count=40,
         deadline=None,
         database=None,
