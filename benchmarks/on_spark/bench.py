@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import statistics
@@ -49,6 +50,7 @@ class Bench:
         if self._spark is None:
             from localqueue.spark import session
 
+            os.environ["PYTHONPATH"] = str(ROOT / "benchmarks")  # for handlers that tasks import
             conf = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(CORES)}
             jars = [str(jar) for jar in JARS if jar.exists()]
             if jars:

@@ -74,8 +74,15 @@ def jdbc_reader(bench: Bench, url: str) -> Any:
         bounds = f"SELECT min(key) AS low, max(key) AS high FROM {table}"
     if not jar.exists():
         return None
-    reader = bench.spark.read.format("jdbc").options(url=address, driver=driver, fetchsize="4000", **user)
-    low, high = reader.option("query", bounds).load().first()
-    return reader.options(
-        dbtable=table, partitionColumn="key", lowerBound=str(low), upperBound=str(high), numPartitions="2"
-    ).load()
+
+    def reader() -> Any:
+        return bench.spark.read.format("jdbc").options(url=address, driver=driver, fetchsize="4000", **user)
+
+    low, high = reader().option("query", bounds).load().first()
+    return (
+        reader()
+        .options(
+            dbtable=table, partitionColumn="key", lowerBound=str(int(low)), upperBound=str(int(high)), numPartitions="2"
+        )
+        .load()
+    )
