@@ -103,10 +103,15 @@ def _run(run: Callable[..., Any], **how: Any) -> WorkerCounts:
 
 def _until_empty(plan: Plan, worker: Any, watch: _Watch, is_retry: bool) -> WorkerCounts:
     """Until nothing is ready. A task that was killed left leases behind: its successor waits until they run out."""
-    patient_until = time.monotonic() + (plan.lease_timeout + _LOOK if is_retry else 0.0)
+    patient_until = time.monotonic() + plan.lease_timeout
     counts = _run(worker.run_until_empty, wait_for_delayed=plan.wait_for_delayed)
-    while time.monotonic() < patient_until and worker.queue.stats().inflight and not watch.over.wait(_LOOK / 2):
-        counts += _run(worker.run_until_empty, wait_for_delayed=plan.wait_for_delayed)
+    while is_retry and not watch.over.wait(_LOOK / 2):
+        is_last = time.monotonic() > patient_until  # every lease from before has run out by now
+        stats = worker.queue.stats()
+        if stats.ready or stats.inflight:
+            counts += _run(worker.run_until_empty, wait_for_delayed=plan.wait_for_delayed)
+        if is_last or not (stats.ready or stats.inflight):
+            break
     return counts
 
 
