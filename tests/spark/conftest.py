@@ -9,7 +9,11 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs a session is a Spark test; what is plain Python here belongs to the quick tier."""
+    """Whatever needs a session is a Spark test; what is plain Python here belongs to the quick tier.
+
+    Those that start a Spark of their own come first, so that no process is left with a long one at the end.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
