@@ -123,7 +123,7 @@ def main() -> None:
     done = process(spark, url=url, queue="orders", handler=refused, workers=2)
     say(f"{done.processed:,} processed by {len(done.tasks)} tasks")
 
-    step("What if the first hundred orders had to be done again?")
+    step("What if the first orders had to be done again?")
     say(str(replay(spark, source=folder / "archive", url=url, queue="orders", to="again", to_seq=400, dry_run=True)))
     say(str(replay(spark, source=folder / "archive", url=url, queue="orders", to="again", to_seq=400)))
     say(str(replay(spark, source=folder / "archive", url=url, queue="orders", to="again", to_seq=400)))
