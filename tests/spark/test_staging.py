@@ -16,7 +16,7 @@ from localqueue.spark.sink import (
     staging,
 )
 from localqueue.spark.sink.delivery import Step, WrittenElsewhere, deliver_part, deliver_staged, finish_parts
-from localqueue.spark.sink.staging import Chunk, StagedRowsGone
+from localqueue.spark.sink.staging import Chunk, JobAborted, StagedRowsGone
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 from tests.stores import OPENERS, new_place
 
@@ -231,6 +231,16 @@ def test_sweeping_leaves_what_belongs_to_others(store: QueueStore) -> None:
     staged(store, 4, rows(0, 1))
     assert staging.sweep(store, "query") == 2
     assert left_behind(store) == sorted(kept)
+
+
+def test_a_task_that_outlives_its_job_stages_nothing_more(store: QueueStore) -> None:
+    job, other = staging.job_token(), staging.job_token()
+    staging.stage(store, job, [rows(0, 1)], job=job)
+    staging.abort(store, job, job=job)
+    with pytest.raises(JobAborted):
+        staging.stage(store, job, [rows(1, 1)], job=job)
+    (kept,) = staging.stage(store, other, [rows(2, 1)], job=other)
+    assert left_behind(store) == [kept.key]
 
 
 def test_what_a_dead_job_left_is_swept_a_day_later(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ class RecordContract:
         assert store.record("result", "a") is None
         assert store.records("result") == []
 
+    def test_a_commit_can_depend_on_a_record_that_must_be_absent(self, store: QueueStore) -> None:
+        both = [RecordWrite("result", "a", b"1"), RecordWrite("result", "stop", None, 0)]
+        store.commit(Changes(records=both))
+        _write(store, "a", None)
+        _write(store, "stop", b"")
+        with pytest.raises(RecordConflict):
+            store.commit(Changes(records=both))
+        assert [record.key for record in store.records("result")] == ["stop"]
+
     def test_an_empty_value_is_a_value(self, store: QueueStore) -> None:
         _write(store, "a", b"")
         record = store.record("result", "a")

@@ -3,7 +3,8 @@
 A task cuts its messages into chunks, Arrow IPC of a few megabytes, and stores each as a record. The key begins with the
 token of the write and goes on with the task attempt, so the chunks of attempts that came to nothing are never named by
 a commit. They are found by the token and swept: after the commit, when a write is aborted, at the next commit of the
-same query, and those of jobs that died a day later.
+same query, and those of jobs that died a day later. Spark aborts a job while others of its tasks may still run; a mark
+keeps these from staging anything that nobody would sweep.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+from localqueue.errors import RecordConflict
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "spark-stage"
+#: The mark of a batch job that was aborted, under its token.
+ABORTED_KIND = "spark-stage-aborted"
 
 #: How large a chunk may be: small enough for a document of MongoDB, large enough to be worth a round trip.
 CHUNK_BYTES = 4 << 20
@@ -37,6 +41,10 @@ class Chunk(NamedTuple):
     key: str
     rows: int
     size: int
+
+
+class JobAborted(RuntimeError):
+    """A task of a job that Spark has aborted tries to stage rows."""
 
 
 class StagedRowsGone(RuntimeError):
@@ -58,15 +66,26 @@ def batch_token(query: str, batch: int) -> str:
     return f"{query}:{batch:012d}"
 
 
-def stage(store: QueueStore, token: str, batches: Iterable[pa.RecordBatch]) -> list[Chunk]:
-    """Store the messages of one task attempt; what its commit message has to name."""
+def stage(store: QueueStore, token: str, batches: Iterable[pa.RecordBatch], *, job: str | None = None) -> list[Chunk]:
+    """Store the messages of one task attempt, unless its job was aborted; what its commit message has to name."""
     attempt = uuid.uuid4().hex
+    running = [] if job is None else [RecordWrite(ABORTED_KIND, job, None, 0)]
     chunks = []
     for number, part in enumerate(cut(batches)):
         chunk = Chunk(f"{token}:{attempt}:{number:05d}", part.num_rows, part.nbytes)
-        store.commit(Changes(records=[RecordWrite(KIND, chunk.key, pack(part))]))
+        try:
+            store.commit(Changes(records=[RecordWrite(KIND, chunk.key, pack(part)), *running]))
+        except RecordConflict as error:
+            raise JobAborted("the job of this task was aborted: its rows are not wanted any more") from error
         chunks.append(chunk)
     return chunks
+
+
+def abort(store: QueueStore, token: str, *, job: str | None = None, keep: Collection[str] = ()) -> None:
+    """Remove what the tasks of a write have staged and, of a job, refuse what they have yet to stage."""
+    if job is not None:
+        store.commit(Changes(records=[RecordWrite(ABORTED_KIND, job, b"")]))
+    sweep(store, token, keep=keep)
 
 
 def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -134,7 +153,7 @@ def removals(chunks: Iterable[Chunk]) -> list[RecordWrite]:
 def sweep(store: QueueStore, prefix: str, *, keep: Collection[str] = ()) -> int:
     """Remove the chunks whose token begins with this, but those to keep; how many there were."""
     swept = 0
-    for key, _ in _under(store, f"{prefix}:"):
+    for key, _ in _under(store, KIND, f"{prefix}:"):
         if key not in keep:
             store.commit(Changes(records=[RecordWrite(KIND, key, None)]))
             swept += 1
@@ -142,20 +161,21 @@ def sweep(store: QueueStore, prefix: str, *, keep: Collection[str] = ()) -> int:
 
 
 def sweep_abandoned(store: QueueStore) -> int:
-    """Remove chunks of batch jobs that ended without a commit and without an abort, a day ago or longer."""
+    """Remove what batch jobs that did not commit have left, a day ago or longer: chunks, and the marks of aborts."""
     swept = 0
-    for key, updated_at in _under(store, _JOBS):
-        if updated_at > store.now() - ABANDONED:
-            break
-        store.commit(Changes(records=[RecordWrite(KIND, key, None)]))
-        swept += 1
+    for kind in (KIND, ABORTED_KIND):
+        for key, updated_at in _under(store, kind, _JOBS):
+            if updated_at > store.now() - ABANDONED:
+                break
+            store.commit(Changes(records=[RecordWrite(kind, key, None)]))
+            swept += 1
     return swept
 
 
-def _under(store: QueueStore, prefix: str) -> Iterator[tuple[str, float]]:
+def _under(store: QueueStore, kind: str, prefix: str) -> Iterator[tuple[str, float]]:
     """Keys with this prefix and their times. One at a time: a listing brings the values with it."""
     after = prefix
-    while found := store.records(KIND, after=after, limit=1):
+    while found := store.records(kind, after=after, limit=1):
         after = found[0].key
         if not after.startswith(prefix):
             return

@@ -52,13 +52,14 @@ class Written(WriterCommitMessage):
 @dataclass(frozen=True, kw_only=True)
 class _Write:
     """The names of one write. `family` begins the names of all its runs, `token` those of this run, `part` those of
-    its partitions."""
+    its partitions; `job` is the token of a batch job, which has only one run."""
 
     key: str | None
     batch: int
     family: str
     token: str
     part: str
+    job: str | None = None
 
 
 class _Sink:
@@ -84,7 +85,7 @@ class _Sink:
             yield from batches
 
         with opened(self.options) as store:
-            chunks = staging.stage(store, write.token, all_of_them())
+            chunks = staging.stage(store, write.token, all_of_them(), job=write.job)
         return Written(query=query, chunks=tuple(chunks), rows=sum(chunk.rows for chunk in chunks))
 
     def _put_partition(self, tables: list[pa.Table], write: _Write, query: str | None) -> Written:
@@ -124,7 +125,7 @@ class _Sink:
                     finish_parts(store, key=None, batch=write.batch, family=write.family)
                 return
             begun = () if write.key is None else ledger.read(store, write.key).chunks or ()
-            staging.sweep(store, write.token, keep={chunk.key for chunk in begun})
+            staging.abort(store, write.token, job=write.job, keep={chunk.key for chunk in begun})
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -133,11 +134,13 @@ class BatchSink(_Sink, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         token = staging.job_token()
-        self.names = _Write(key=None, batch=0, family=token, token=token, part=token)
+        self.names = _Write(key=None, batch=0, family=token, token=token, part=token, job=token)
         if options.idempotency_key is not None:
             key = ledger.for_job(options.idempotency_key, options.queue)
             family = staging.keyed_family(key)
-            self.names = _Write(key=key, batch=0, family=family, token=f"{family}:{token}", part=f"{family}:part")
+            self.names = _Write(
+                key=key, batch=0, family=family, token=f"{family}:{token}", part=f"{family}:part", job=token
+            )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.write_task(iterator, self.names, None)
