@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -58,6 +60,35 @@ def test_a_long_text_is_shown_shortened() -> None:
 def test_json_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(PayloadError, match="nested too deeply"):
         check_json(["[" * 200_000 + "]" * 200_000])
+
+
+def refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+@given(st.data())
+def test_texts_are_judged_as_the_codec_of_the_queue_does(data: st.DataObject) -> None:
+    leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner))
+    text = json.dumps(data.draw(values), ensure_ascii=data.draw(st.booleans()))
+    at = data.draw(st.integers(0, len(text)))
+    wrong = st.sampled_from(
+        ["", "\\", '"', ",", "]", "}", "\x00", "\x7f", "\\u12", "0", "-", ".", "e", " ", "\n", "\xa0"]
+    )
+    text = text[:at] + data.draw(wrong) + text[at + data.draw(st.integers(0, 2)) :]
+    try:
+        json.loads(text, parse_constant=refuse)
+    except ValueError:
+        with pytest.raises(PayloadError):
+            check_json([text])
+    else:
+        check_json([text])
+
+
+def test_a_number_that_python_can_not_convert_is_refused_but_not_digits_in_text() -> None:
+    with pytest.raises(PayloadError, match="not JSON"):
+        check_json(["9" * 4301])
+    check_json(["9" * 4300, '"' + "9" * 4301 + '"'])
 
 
 def test_a_value_that_is_null_is_refused() -> None:

@@ -8,9 +8,12 @@ beside these, the whole row is the payload, as a JSON object.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
 
 from localqueue.errors import PayloadError
 from localqueue.queue.drafts import encode_headers
@@ -124,19 +127,28 @@ _scan: Callable[[str, int], tuple[Any, int]]
 _scan = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
 
 
+#: Reads over a text without building its value. It accepts what the scanner above does, but for numbers of more digits
+#: than Python converts, and refuses single halves of surrogate pairs, which the scanner then accepts.
+_skim = msgspec.json.Decoder(type=msgspec.Raw).decode
+_MOST_DIGITS = 4300
+_long_number = re.compile(rf"[0-9]{{{_MOST_DIGITS + 1}}}").search
+
+
 def check_json(texts: Iterable[str | None]) -> None:
     """Refuse a text that the queue's JSON codec could not read back, or would not have written: NaN and infinities."""
     for text in texts:
         try:
-            if text is not None and _scan(text, 0)[1] == len(text):
-                continue
-        except (ValueError, StopIteration, RecursionError):
+            if text is not None:
+                _skim(text)
+                if len(text) <= _MOST_DIGITS or _long_number(text) is None:
+                    continue
+        except (ValueError, RecursionError):
             pass
         _check_closely(text)
 
 
 def _check_closely(text: str | None) -> None:
-    """One that is refused, unless there is only white space around it."""
+    """One that is refused, unless only the quick look could not tell."""
     if text is None:
         raise PayloadError("column 'value' is NULL: write JSON text, which for nothing is the text null")
     bare = text.strip(" \t\r\n")

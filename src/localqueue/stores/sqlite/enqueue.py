@@ -21,11 +21,17 @@ from localqueue.stores.wiring import Wiring
 _DUE_A_DROP = 10_000
 _ROWS_A_STATEMENT = 500
 _BATCH = "INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec) VALUES "
+_BATCH_LINE = "INSERT INTO lq_line (queue, part, rank, position, key, count) VALUES "
 
 
 @functools.lru_cache(maxsize=64)
 def _insert_rows(count: int) -> str:
     return _BATCH + ", ".join(f"(?1 + {n}, ?2, 0, 0, ?3, ?{n + 5}, ?4)" for n in range(count))
+
+
+@functools.lru_cache(maxsize=64)
+def _enter_line(count: int) -> str:
+    return _BATCH_LINE + ", ".join(f"(?2, 2, 0, ?3, ?1 + {n}, 0)" for n in range(count))
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -94,9 +100,9 @@ def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | N
         for start in range(0, len(payloads), _ROWS_A_STATEMENT):
             part = payloads[start : start + _ROWS_A_STATEMENT]
             tx.connection.execute(_insert_rows(len(part)), (keys[start], row, now, codec, *part))
+            tx.connection.execute(_enter_line(len(part)), (keys[start], row, now))
     except sqlite3.IntegrityError as error:
         raise IdTaken("a message id of this batch is in use") from error
-    tx.connection.execute(sql.ENTER_LINE_MANY, (keys[0], keys[-1], row, now))
     tx.count(row, READY, len(payloads))
 
 
