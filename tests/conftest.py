@@ -9,7 +9,10 @@ from typing import cast
 
 import pytest
 
+from tests import processes
 from tests.servers import MongoDB, Postgres, Redis, shared
+
+assert processes  # what children have imported is said before the first one starts
 
 
 def pytest_configure(config: pytest.Config) -> None:

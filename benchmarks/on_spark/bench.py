@@ -69,6 +69,20 @@ class Bench:
         url: str = self._postgres.url
         return url
 
+    @contextmanager
+    def fresh_database(self) -> Iterator[str]:
+        """The address of a new database: what one turn leaves behind must not slow the next one down."""
+        import psycopg
+
+        name = f"bench_{time.time_ns()}"
+        with psycopg.connect(self.postgres, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+            try:
+                yield f"{self.postgres.rpartition('/')[0]}/{name}"
+            finally:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+                connection.execute("CHECKPOINT")
+
     @property
     def values(self) -> list[str]:
         if self._values is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from harness import Table
@@ -43,41 +44,46 @@ def run(bench: Bench) -> Iterator[Table]:
         {"localqueue": ["executemany"]},
     )
 
-    def emptied(work: Callable[[], None]) -> Callable[[], float | None]:
+    def into(work: Callable[[str], None], prepare: Callable[[str], None]) -> Callable[[], float | None]:
         def run() -> float:
-            import time
-
-            begun = time.perf_counter()
-            work()
-            seconds = time.perf_counter() - begun
-            with open_store(bench.postgres) as store:
-                PersistentQueue("sink", store=store).purge()
-            return seconds
+            with bench.fresh_database() as url:
+                prepare(url)
+                begun = time.perf_counter()
+                work(url)
+                return time.perf_counter() - begun
 
         return run
 
     yield bench.table(
         f"Writing {bench.rows:,} messages into PostgreSQL",
         {
-            "two COPYs": lambda: copies(bench),
-            "localqueue, direct": emptied(lambda: sink(bench.postgres, "sink", delivery="direct")),
-            "localqueue, atomic": emptied(lambda: sink(bench.postgres, "sink")),
+            "two COPYs": into(lambda url: copies(bench, url), new_table),
+            "localqueue, direct": into(lambda url: sink(url, "out", delivery="direct"), new_queue),
+            "localqueue, atomic": into(lambda url: sink(url, "out"), new_queue),
         },
         {"localqueue, direct": ["two COPYs"], "localqueue, atomic": ["two COPYs"]},
     )
 
 
-def copies(bench: Bench) -> None:
+def new_queue(url: str) -> None:
+    with open_store(url) as store:
+        PersistentQueue("out", store=store)
+
+
+def new_table(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE raw_copy (id bigserial PRIMARY KEY, payload text NOT NULL)")
+
+
+def copies(bench: Bench, url: str) -> None:
     """Two connections at the same time, each with half of the rows, into a plain table."""
     import psycopg
 
-    with psycopg.connect(bench.postgres, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS raw_copy")
-        connection.execute("CREATE TABLE raw_copy (id bigserial PRIMARY KEY, payload text NOT NULL)")
-
     def half(start: int) -> None:
         with (
-            psycopg.connect(bench.postgres) as connection,
+            psycopg.connect(url) as connection,
             connection.cursor() as cursor,
             cursor.copy("COPY raw_copy (payload) FROM STDIN") as copy,
         ):

@@ -24,11 +24,12 @@ def drain(bench: Bench, url: str, checkpoint: str, **options: str) -> None:
 
 
 def run(bench: Bench) -> Iterator[Table]:
-    def filled(**options: str) -> float:
+    def filled(*, journal: bool = True, **options: str) -> float:
         with bench.fresh() as folder:
             url = f"sqlite:///{folder}/stream.db"
             with open_store(url) as store:
-                store.enable_journal()
+                if journal:
+                    store.enable_journal()
             fill(url, bench)
             begun = time.perf_counter()
             drain(bench, url, str(folder / "checkpoint"), maxOffsetsPerTrigger="50000", **options)
@@ -38,9 +39,10 @@ def run(bench: Bench) -> Iterator[Table]:
         f"A stream over {bench.rows:,} messages on SQLite, 50,000 a batch",
         {
             "subscribe": lambda: filled(mode="subscribe"),
-            "consume": lambda: filled(mode="consume", consumer="bench"),
+            "consume": lambda: filled(mode="consume", consumer="bench", journal=False),
+            "consume, journal on": lambda: filled(mode="consume", consumer="bench"),
         },
-        {"consume": ["subscribe"]},
+        {"consume": ["subscribe"], "consume, journal on": ["subscribe"]},
     )
     yield tiny(bench)
 

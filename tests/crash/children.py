@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.stores import Clock, kill_at, open_store, watch_edges
+from tests.processes import context
 
 DEADLINE = 60.0
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["pytest", "localqueue.stores.sqlite", "tests.crash.children"])
 
 
 class Child:

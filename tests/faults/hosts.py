@@ -5,10 +5,11 @@ Nothing of the package is imported at the top: the clock must be wrong before an
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
+
+from tests.processes import context
 
 PATIENCE = 60.0
 
@@ -41,7 +42,6 @@ class Host:
     """Another machine, whose clock is off by some seconds: calls of store methods, as if they were here."""
 
     def __init__(self, place: Any, off: float) -> None:
-        context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, off, tuple(place)), daemon=True)
         self._process.start()

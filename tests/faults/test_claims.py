@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from localqueue.stores.port import Changes, LeaseRequest, Settle
+from tests.processes import context
 from tests.stores import SHARED, Place, new_place
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
@@ -37,7 +37,6 @@ def claim(place: Place, limit: int, go: Any, answers: Any) -> None:
 @pytest.mark.parametrize("kind", SHARED)
 def test_eight_processes_claim_two_thousand_jobs_once_each(kind: str, tmp_path: Path) -> None:
     place = new_place(kind, tmp_path)
-    context = multiprocessing.get_context("spawn")
     with place.open() as store:
         ids, _ = store.put_batch("jobs", [str(n) for n in range(JOBS)], None)
         go, answers = context.Barrier(PROCESSES), context.Queue()

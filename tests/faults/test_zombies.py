@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from localqueue.errors import QueueStoreLockedError
 from localqueue.idempotency import QueueIdempotencyStore
 from localqueue.policies import EffectivelyOnceDelivery, ReturnStoredResult
 from localqueue.testing.steps import PATIENCE
+from tests.processes import context
 from tests.stores import SHARED, Place, new_place
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.crash, pytest.mark.slow]
@@ -66,7 +66,7 @@ def stop(pid: int, store: Any) -> None:
 @pytest.mark.parametrize("delivery", QUEUES)
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_worker_that_comes_back_after_its_lease_settles_nothing(kind: str, delivery: str, tmp_path: Path) -> None:
-    place, context = new_place(kind, tmp_path), get_context("spawn")
+    place = new_place(kind, tmp_path)
     with place.open(timeout=2.0) as store:
         queue = QUEUES[delivery](store)
         effects: PersistentQueue[str] = PersistentQueue("effects", store=store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -12,6 +11,7 @@ import pytest
 from localqueue.errors import QueueFull
 from localqueue.stores.mongodb import MongoDBQueueStore
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
+from tests.processes import context
 from tests.servers import MongoDB
 
 pytestmark = [pytest.mark.server, pytest.mark.multiprocess, pytest.mark.slow]
@@ -28,7 +28,6 @@ def _run(work: Callable[..., list[str]], url: str, namespace: str, go: Any, answ
 
 
 def _crew(work: Callable[..., list[str]], url: str, namespace: str) -> list[list[str]]:
-    context = multiprocessing.get_context("spawn")
     go, answers = context.Barrier(_PROCESSES), context.Queue()
     processes = [
         context.Process(target=_run, args=(work, url, namespace, go, answers), daemon=True) for _ in range(_PROCESSES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -11,6 +10,7 @@ import pytest
 
 from localqueue.errors import QueueStoreError, QueueStoreUnavailableError, QueueStoreVersionError
 from localqueue.stores.mongodb import MongoDBQueueStore
+from tests.processes import context
 from tests.servers import MongoDB, free_port
 
 pytestmark = pytest.mark.server
@@ -85,7 +85,6 @@ def _open_and_put(url: str, go: Any, ids: Any) -> None:
 @pytest.mark.multiprocess
 @pytest.mark.slow
 def test_processes_that_open_a_new_database_at_once_agree_on_everything(fresh_url: str) -> None:
-    context = multiprocessing.get_context("spawn")
     go, ids = context.Barrier(4), context.Queue()
     processes = [context.Process(target=_open_and_put, args=(fresh_url, go, ids)) for _ in range(4)]
     for process in processes:

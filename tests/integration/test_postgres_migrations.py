@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from localqueue.errors import QueueStoreVersionError
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.postgres import PostgresQueueStore, migrations, statements
 from localqueue.testing.steps import PATIENCE
+from tests.processes import context
 from tests.servers import Postgres
 
 
@@ -48,7 +48,6 @@ def _open_and_put(url: str, go: Any, answers: Any) -> None:
 @pytest.mark.multiprocess
 @pytest.mark.slow
 def test_eight_processes_open_an_empty_database_at_once(empty: str) -> None:
-    context = multiprocessing.get_context("spawn")
     go, answers = context.Barrier(8), context.Queue()
     processes = [context.Process(target=_open_and_put, args=(empty, go, answers), daemon=True) for _ in range(8)]
     for process in processes:

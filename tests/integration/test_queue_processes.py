@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -16,12 +15,11 @@ import pytest
 
 from localqueue import PersistentQueue
 from localqueue.testing.steps import PATIENCE
+from tests.processes import context
 
 pytestmark = pytest.mark.multiprocess
 
 #: Children are forked from a server that has this module loaded, and inherit neither threads nor open stores.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__])
 
 START = Callable[..., Any]
 
@@ -37,7 +35,7 @@ def start() -> Iterator[START]:
     started: list[Any] = []
 
     def run(work: Callable[..., None], *arguments: Any) -> Any:
-        process = PROCESSES.Process(target=work, args=arguments, daemon=True)
+        process = context.Process(target=work, args=arguments, daemon=True)
         process.start()
         started.append(process)
         return process
@@ -79,7 +77,7 @@ def consume_one(path: str, listening: Any, got: Any) -> None:
 @pytest.mark.parametrize("how", ["put", "put_many", "release", "delay", "after"])
 def test_a_consumer_in_another_process_is_woken(path: str, start: START, how: str) -> None:
     """Without any notification configured, and whatever makes the message available."""
-    listening, got = PROCESSES.Event(), PROCESSES.Queue()
+    listening, got = context.Event(), context.Queue()
     with PersistentQueue("jobs", store_path=path) as queue:
         first = None
         if how in ("release", "after"):
@@ -113,7 +111,7 @@ def produce_one(path: str, blocked: Any, done: Any) -> None:
 
 @pytest.mark.parametrize("how", ["lease", "ack", "purge"])
 def test_a_producer_blocked_by_capacity_is_woken_by_another_process(path: str, start: START, how: str) -> None:
-    blocked, done = PROCESSES.Event(), PROCESSES.Event()
+    blocked, done = context.Event(), context.Event()
     with PersistentQueue("jobs", store_path=path, maxsize=1) as queue:
         first = queue.put("first")
         producer = start(produce_one, path, blocked, done)
@@ -139,7 +137,7 @@ def wait_for_run(path: str, waiting: Any, ended: Any) -> None:
 
 
 def test_a_process_that_waits_for_a_run_sees_it_end(path: str, start: START) -> None:
-    waiting, ended = PROCESSES.Event(), PROCESSES.Queue()
+    waiting, ended = context.Event(), context.Queue()
     with PersistentQueue("jobs", store_path=path) as queue:
         queue.put("x", run_id="r")
         waiter = start(wait_for_run, path, waiting, ended)
@@ -150,7 +148,7 @@ def test_a_process_that_waits_for_a_run_sees_it_end(path: str, start: START) -> 
 
 
 def test_a_pause_stops_consumers_of_other_processes_and_a_resume_wakes_them(path: str, start: START) -> None:
-    listening, got = PROCESSES.Event(), PROCESSES.Queue()
+    listening, got = context.Event(), context.Queue()
     with PersistentQueue("jobs", store_path=path) as queue:
         queue.pause()
         queue.put("x")
@@ -187,7 +185,7 @@ def consume_until_told(path: str, got: Any) -> None:
 
 @pytest.mark.slow
 def test_four_producers_and_four_consumers_pass_every_message_exactly_once(path: str, start: START) -> None:
-    got = PROCESSES.Queue()
+    got = context.Queue()
     consumers = [start(consume_until_told, path, got) for _ in range(4)]
     producers = [start(produce_many, path, n) for n in range(4)]
     finish(*producers)
@@ -209,7 +207,7 @@ def lease_and_hang(path: str, leased: Any, n: int, lease_timeout: float) -> None
 
 def kill_a_consumer_with_leases(start: START, path: str, n: int, lease_timeout: float) -> list[str]:
     """Let a process lease `n` messages and kill it; what it held."""
-    receiver, sender = PROCESSES.Pipe(duplex=False)  # a shared Queue could be left locked by the killed process
+    receiver, sender = context.Pipe(duplex=False)  # a shared Queue could be left locked by the killed process
     victim = start(lease_and_hang, path, sender, n, lease_timeout)
     sender.close()
     assert receiver.poll(PATIENCE)
@@ -260,7 +258,7 @@ def put_forever(path: str, confirmed: Any) -> None:
 
 
 def test_every_put_that_a_killed_producer_saw_return_is_there(path: str, start: START) -> None:
-    receiver, sender = PROCESSES.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
     with PersistentQueue("jobs", store_path=path) as queue:
         producer = start(put_forever, path, sender)
         sender.close()

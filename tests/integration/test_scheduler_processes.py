@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -16,11 +15,10 @@ import pytest
 
 from localqueue import LMDBQueueStore, PeriodicSchedule, PersistentQueue, Scheduler, SQLiteQueueStore
 from localqueue.testing.steps import PATIENCE
+from tests.processes import context
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__])
 
 EVERY = 0.02
 SCHEDULE = PeriodicSchedule("tick", every=EVERY, start_at=0.0, missed="all")
@@ -43,9 +41,9 @@ class Fleet:
         self.processes: list[Any] = []
 
     def start(self, count: int) -> None:
-        running = PROCESSES.Semaphore(0)
+        running = context.Semaphore(0)
         for _ in range(count):
-            process = PROCESSES.Process(target=run, args=(*self._of, running), daemon=True)
+            process = context.Process(target=run, args=(*self._of, running), daemon=True)
             process.start()
             self.processes.append(process)
         for _ in range(count):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sqlite3
 import sys
@@ -37,9 +36,7 @@ from localqueue import (
 )
 from localqueue.stores.port import JoinsTransactions
 from localqueue.testing.steps import PATIENCE
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__])
+from tests.processes import context
 
 
 @pytest.fixture
@@ -570,8 +567,8 @@ def consume_one(path: str, listening: Any, got: Any) -> None:
 def test_a_blocked_consumer_of_another_process_is_woken_by_the_commit(
     store: SQLiteQueueStore, queue: PersistentQueue[Any], connection: sqlite3.Connection
 ) -> None:
-    listening, got = PROCESSES.Event(), PROCESSES.Queue()
-    consumer = PROCESSES.Process(target=consume_one, args=(store.path, listening, got), daemon=True)
+    listening, got = context.Event(), context.Queue()
+    consumer = context.Process(target=consume_one, args=(store.path, listening, got), daemon=True)
     consumer.start()
     assert listening.wait(PATIENCE)
     with connection:

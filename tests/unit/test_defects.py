@@ -7,7 +7,6 @@ virtual machine, rows changed, locks taken), which is the same on a slow machine
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -30,11 +29,10 @@ from localqueue import (
 )
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import PATIENCE, Background
+from tests.processes import context
 from tests.stores import OPENERS, new_place
 
 #: Children are forked from a server that has this module loaded, and inherit neither threads nor open stores.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__])
 
 
 @pytest.fixture(params=list(OPENERS))
@@ -77,9 +75,9 @@ def tell_when(store: Any, method: str) -> threading.Event:
 
 def run_processes(work: Callable[..., None], arguments: list[tuple[Any, ...]]) -> list[Any]:
     """Start a process for each, let them begin together, and collect what they answer."""
-    answers = PROCESSES.Queue()
-    together = PROCESSES.Barrier(len(arguments))
-    processes = [PROCESSES.Process(target=work, args=(answers, together, *one), daemon=True) for one in arguments]
+    answers = context.Queue()
+    together = context.Barrier(len(arguments))
+    processes = [context.Process(target=work, args=(answers, together, *one), daemon=True) for one in arguments]
     for process in processes:
         process.start()
     collected = [answers.get(timeout=60) for _ in processes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import traceback
 from multiprocessing.connection import Connection
@@ -14,8 +13,7 @@ import pytest
 from localqueue import PersistentQueue, QueueMessage, ThreadedDispatcher
 from localqueue.testing.dispatchers import Calls
 from localqueue.testing.steps import PATIENCE
-
-PROCESSES = multiprocessing.get_context("forkserver")
+from tests.processes import context
 
 
 def _die_in_a_handler(path: str, connection: Connection) -> None:
@@ -35,8 +33,8 @@ def _die_in_a_handler(path: str, connection: Connection) -> None:
 @pytest.mark.multiprocess
 def test_messages_of_a_killed_dispatcher_are_delivered_by_the_next_one(tmp_path: Path) -> None:
     path = str(tmp_path / "q.db")
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_die_in_a_handler, args=(path, theirs), daemon=True)
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_die_in_a_handler, args=(path, theirs), daemon=True)
     process.start()
     theirs.close()
     process.join(PATIENCE)
@@ -94,8 +92,8 @@ def _fork_with_a_dispatcher(path: str, connection: Connection) -> None:
 
 @pytest.mark.multiprocess
 def test_a_forked_child_starts_threads_of_its_own(tmp_path: Path) -> None:
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_fork_with_a_dispatcher, args=(str(tmp_path / "q.db"), theirs), daemon=True)
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_fork_with_a_dispatcher, args=(str(tmp_path / "q.db"), theirs), daemon=True)
     process.start()
     theirs.close()
     told: dict[str, int] = {}

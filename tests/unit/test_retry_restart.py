@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from multiprocessing.connection import Connection
@@ -22,6 +21,7 @@ from localqueue.retry import (
 )
 from localqueue.stores.sqlite import SQLiteQueueStore
 from localqueue.testing.steps import PATIENCE
+from tests.processes import context
 
 MAX_TRIES = 5
 
@@ -76,7 +76,6 @@ def fail_until_killed(connection: Connection, kind: str, path: str, mode: str, t
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", ["sqlite", "lmdb", "queue"])
 def test_the_next_process_goes_on_counting(tmp_path: Path, kind: str, mode: str) -> None:
-    context = multiprocessing.get_context("spawn")
     path = str(tmp_path / "attempts")
     for tries in (2, 1):
         ours, theirs = context.Pipe(duplex=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -25,7 +25,7 @@ class AdapterHarness:
     opener: str = ""
     location: str = ""
 
-    def context(self) -> SpawnContext:
+    def context(self) -> ForkServerContext:
         return self._processes().context()
 
     def in_process(self, work: Callable[..., Any], *arguments: Any) -> BaseProcess:

@@ -6,7 +6,7 @@ import importlib
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -45,9 +45,9 @@ class StoreHarness:
     location: str = ""
     batch: int = 20_000
 
-    def context(self) -> SpawnContext:
+    def context(self) -> ForkServerContext:
         """Where the events, barriers and queues come from that the processes of `in_process` share."""
-        return multiprocessing.get_context("spawn")
+        return multiprocessing.get_context("forkserver")
 
     def in_process(self, work: Callable[..., Any], *arguments: Any) -> BaseProcess:
         """Start `work(store, *arguments)` in a process of its own. `work` is a module-level function."""

@@ -1,4 +1,4 @@
-"""Several processes on one store. Workers are module-level functions, started with the spawn method."""
+"""Several processes on one store. Workers are module-level functions, started by a fork server."""
 
 from __future__ import annotations
 
