@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions
 
 from localqueue.spark.jobs import archive as archiving
 from localqueue.spark.jobs import delta_table, journal_pruning, parquet_archive
@@ -119,7 +120,9 @@ def test_small_spans_are_merged_and_a_merge_that_was_interrupted_doubles_nothing
     assert sorted(row["value"] for row in read_archive(spark, path).collect()) == ["0", "1", "2", "3", "again"]
 
 
-def test_two_archivers_at_a_time_double_nothing(spark: Any, journal: Journal, tmp_path: Path) -> None:
+def test_two_archivers_at_a_time_double_nothing(
+    spark: Any, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "archive"
     journal.put("1", "2", "3")
     archive(spark, url=journal.url, path=path)
@@ -144,6 +147,16 @@ def test_two_archivers_at_a_time_double_nothing(spark: Any, journal: Journal, tm
     )
     assert again.rows == 0
     assert archived(spark, delta) == [1, 2, 3, 4]
+
+    stale = delta_table.table_at(place)  # as a writer has it that began before another one's commit
+    journal.put("5")
+    rows = read_archive(spark, delta).where("seq = 4").withColumn("seq", functions.lit(5).cast("long"))
+    archive(spark, url=journal.url, path=delta, format="delta")
+    monkeypatch.setattr(delta_table, "table_at", lambda folder: stale)
+    with pytest.raises(delta_table.CommittedElsewhere, match="somebody else has committed"):
+        delta_table.write_delta(rows, place, partition_by=["date"], transaction=delta_table.Transaction(name, 5))
+    monkeypatch.undo()
+    assert archived(spark, delta) == [1, 2, 3, 4, 5]
 
 
 def test_only_what_is_archived_is_pruned(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +59,63 @@ def test_rows_of_a_file_become_messages_that_are_processed_triaged_and_reported(
 
     report = pipeline("report", "--queue", "jobs", "--html", f"{tmp_path}/report.html").json
     assert Path(report["html"]).exists() and report["flow"][0]["enqueued"] == 6
+
+
+@contextmanager
+def interrupted_when(seen: Callable[[], bool]) -> Iterator[None]:
+    """Ctrl-C for what runs inside, as soon as the thing is seen; after a while in any case."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 120
+        while not seen() and time.monotonic() < deadline and not ended.wait(0.1):
+            pass
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    ended = threading.Event()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_what_follows_a_queue_goes_on_until_it_is_interrupted_and_then_where_it_was(
+    spark: Any, store: Any, tmp_path: Path
+) -> None:
+    from localqueue.spark.jobs.materialise import read_view
+
+    def view() -> dict[str, int]:
+        try:
+            return {row["key"]: row["n"] for row in read_view(spark, tmp_path / "view").collect()}
+        except ValueError:
+            return {}
+
+    follow = ("materialise", "jobs", f"{tmp_path}/view", "--key", "ordering_key", "--schema", "n int")
+    queue = PersistentQueue[Any]("jobs", store=store)
+    queue.put({"n": 1}, ordering_key="a")
+
+    more: list[Any] = []
+
+    def followed() -> bool:
+        seen = view()
+        if seen == {"a": 1} and not more:
+            more.append(queue.put({"n": 2}, ordering_key="b"))
+        return seen == {"a": 1, "b": 2}
+
+    with interrupted_when(followed):
+        assert pipeline(*follow, "--follow", "--every", "1 second").json["last_batch"] >= 1
+    queue.put({"n": 3}, ordering_key="a")
+    pipeline(*follow)
+    assert view() == {"a": 3, "b": 2}
+
+    page = tmp_path / "live" / "report.html"
+    with interrupted_when(page.exists):
+        live = pipeline("report-live", "--checkpoint", f"{tmp_path}/c", "--output", f"{tmp_path}/live").json
+    assert live["output"] == f"{tmp_path}/live" and "jobs" in page.read_text()
 
 
 @pytest.mark.timeout(300)  # the first of a run also starts the session

@@ -37,3 +37,5 @@ def test_a_whole_job_runs(kind: str, tmp_path: Path) -> None:
     assert list(found["read"].values()) == [ROWS, ROWS, ROWS - 1]
     assert found["table"] == [ROWS, ROWS]
     assert (found["left"], found["copied"], found["processed"]) == (0, ROWS, ROWS)
+    if kind == "cluster":
+        assert found["retried"] == {"atomic": [ROWS, ROWS, 0], "direct": [ROWS, ROWS, 0]}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from localqueue import PersistentQueue
 from localqueue.spark import process, register, session
 from localqueue.spark.java import use_java
+from localqueue.spark.sink import ledger, staging
 from localqueue.stores.url import open_store
 
 ROWS = 400
@@ -46,6 +48,29 @@ def start(kind: str, folder: str) -> Any:
 def handle(value: dict[str, Any]) -> None:
     """What `process` runs on the executors."""
     assert value["number"] >= 0
+
+
+def stumbling(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows, from tasks of which every first attempt fails at the end."""
+    from pyspark import TaskContext
+
+    yield from batches
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() == 0:
+        raise RuntimeError("stumbled")
+
+
+def retried(spark: Any, url: str) -> dict[str, list[int]]:
+    """What a queue has after a job whose tasks all failed once, for each way to deliver, and what the store keeps."""
+    found = {}
+    for delivery in ("atomic", "direct"):
+        rows = spark.range(0, ROWS, 1, 4).mapInArrow(stumbling, "id long")
+        rows.write.format("localqueue").options(url=url, queue=delivery, delivery=delivery).mode("append").save()
+        values = spark.read.format("localqueue").options(url=url, queue=delivery).load().select("value")
+        with open_store(url) as store:
+            left = sum(len(store.records(kind)) for kind in (staging.KIND, ledger.PART_KIND))
+        found[delivery] = [values.count(), values.distinct().count(), left]
+    return found
 
 
 def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
@@ -98,7 +123,10 @@ def main(kind: str, url: str, folder: str) -> None:
         PersistentQueue("in", store=store).close()
     spark = start(kind, folder)
     try:
-        print(json.dumps(run(spark, url, folder)), flush=True)
+        found = run(spark, url, folder)
+        if kind == "cluster":  # a task of a local session fails for good
+            found["retried"] = retried(spark, url)
+        print(json.dumps(found), flush=True)
     finally:
         spark.stop()
 

@@ -103,8 +103,8 @@ def insert_batch(tx: Tx, queue: str, payloads: Sequence[Payload], codec: str | N
     except sqlite3.IntegrityError as error:
         raise IdTaken("a message id of this batch is in use") from error
     for start in range(0, len(keys), _ROWS_A_STATEMENT):  # apart from the messages: taking turns would be slower
-        part = keys[start : start + _ROWS_A_STATEMENT]
-        tx.connection.execute(_enter_line(len(part)), (part[0], row, now))
+        entering = keys[start : start + _ROWS_A_STATEMENT]
+        tx.connection.execute(_enter_line(len(entering)), (entering[0], row, now))
     tx.count(row, READY, len(payloads))
 
 
