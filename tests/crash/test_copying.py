@@ -70,14 +70,19 @@ LOCAL = [("sqlite", "lmdb"), ("lmdb", "sqlite"), ("sqlite", "sqlite")]
 SERVERS = [("sqlite", "postgres"), ("sqlite", "redis"), ("sqlite", "mongodb"), ("redis", "postgres")]
 
 
-@pytest.mark.parametrize("consumed", [False, True], ids=["kept", "consumed"])
 @pytest.mark.parametrize(
-    ("kinds", "edge"),
+    ("kinds", "edge", "consumed"),
     [
-        *((kinds, edge) for kinds in LOCAL for edge in ("applied", "committed")),
-        *((kinds, edge) for kinds in SERVERS for edge in ("before", "after")),
+        *(
+            (kinds, edge, consumed)
+            for kinds in LOCAL
+            for edge in ("applied", "committed")
+            for consumed in (True, False)
+        ),
+        *((kinds, "before", False) for kinds in SERVERS),
+        *((kinds, "after", True) for kinds in SERVERS),
     ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_a_copy_that_is_killed_again_and_again_ends_with_everything_once(
     kinds: tuple[str, str], edge: str, consumed: bool, tmp_path: Path

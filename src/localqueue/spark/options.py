@@ -22,7 +22,7 @@ ENGINES = ("auto", "adbc", "python")
 DELIVERIES = ("atomic", "direct")
 
 #: Options that Spark adds of its own accord, or that belong to its writers.
-_SPARKS_OWN = {"checkpointlocation", "queryname", "__column_nullability", "maxfilespertrigger"}
+_SPARKS_OWN = {"checkpointlocation", "queryname"}
 
 NAMES = (
     "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",

@@ -358,8 +358,11 @@ class QueueStore(Protocol):
         Both only grow. What is at or below the last is committed, and nothing will be written there any more.
         """
 
-    def prune_events(self, *, older_than: float) -> int:
-        """Remove entries that are at least `older_than` seconds old; their numbers are not used again."""
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
+        """Remove entries that are at least `older_than` seconds old, and up to the number `through` when it is given.
+
+        Their numbers are not used again.
+        """
 
     def observe(self) -> AbstractContextManager[list[Transition]]:
         """Collects, after each commit of a call that this thread makes in the block, the transitions it caused.

@@ -87,6 +87,16 @@ class JournalKeepingContract:
         put(store, payload="f")
         assert [(event.seq, event.payload) for event in store.events()] == [(6, "f")]
 
+    def test_pruning_stops_at_a_number(self, store: QueueStore, clock: FakeClock) -> None:
+        store.enable_journal()
+        put_many(store, "abcd")
+        assert store.prune_events(older_than=0, through=0) == 0
+        assert store.prune_events(older_than=1, through=2) == 0
+        assert store.prune_events(older_than=0, through=2) == 2
+        assert [event.seq for event in store.events()] == [3, 4]
+        assert store.prune_events(older_than=0, through=99) == 2
+        assert store.journal_span() == (5, 4)
+
     def test_a_journal_keeps_about_as_many_entries_as_it_should(self, store: QueueStore) -> None:
         store.enable_journal(keep_events=100)
         for n in range(60):

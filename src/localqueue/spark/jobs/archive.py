@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
 from localqueue.spark.jobs.files import Folder, folder_at
-from localqueue.spark.jobs.journal_pruning import prune_archived
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
 from localqueue.spark.jobs.writing import known_format, stage
 from localqueue.spark.options import Options
@@ -111,7 +110,8 @@ def archive(
         merged = parquet_archive.merge_spans(spark, folder, partition_by, after=compact_after, progress=say)
     pruned = 0
     if prune or older_than is not None:
-        pruned = prune_archived(place, through=_reached(folder, marker), older_than=older_than or 0.0)
+        with opened(place) as store:
+            pruned = store.prune_events(older_than=older_than or 0.0, through=_reached(folder, marker))
     return replace(result, merged=merged, pruned=pruned)
 
 

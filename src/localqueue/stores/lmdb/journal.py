@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from localqueue.events.event import ENQUEUED
@@ -130,8 +130,12 @@ def span(txn: Txn, namespace: int) -> tuple[int, int]:
     return (last + 1 if first is None else keys.last_number(first)), last
 
 
-def prune(txn: Txn, namespace: int, until: float) -> int:
-    gone = [key for key, value in keys.walk(txn, keys.journal_of(namespace)) if _ENTRY.unpack_from(value)[4] <= until]
+def prune(txn: Txn, namespace: int, until: float, through: int | None) -> int:
+    entries = keys.walk(txn, keys.journal_of(namespace))
+    if through is not None:
+        last = keys.journal_entry(namespace, max(through, 0))
+        entries = takewhile(lambda entry: entry[0] <= last, entries)
+    gone = [key for key, value in entries if _ENTRY.unpack_from(value)[4] <= until]
     for key in gone:
         txn.delete(key)
     return len(gone)
@@ -173,5 +177,5 @@ class KeepsJournal:
         found: tuple[int, int] = self._read(lambda txn: span(txn, self.namespace_id))
         return found
 
-    def prune_events(self, *, older_than: float) -> int:
-        return int(self._write(lambda tx: prune(tx.txn, self.namespace_id, tx.now - older_than)))
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
+        return int(self._write(lambda tx: prune(tx.txn, self.namespace_id, tx.now - older_than, through)))

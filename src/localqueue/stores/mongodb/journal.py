@@ -115,8 +115,11 @@ def base_of(namespace: int) -> int:
     return namespace << _SEQ_BITS
 
 
-def entries_of(namespace: int, after: int = 0) -> dict[str, Any]:
-    return {"_id": {"$gt": Int64(base_of(namespace) + max(after, 0)), "$lt": Int64(base_of(namespace + 1))}}
+def entries_of(namespace: int, after: int = 0, until: int | None = None) -> dict[str, Any]:
+    base, end = base_of(namespace), base_of(namespace + 1)
+    if until is not None:
+        end = min(base + max(until, 0) + 1, end)
+    return {"_id": {"$gt": Int64(base + max(after, 0)), "$lt": Int64(end)}}
 
 
 def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:

@@ -75,9 +75,9 @@ class KeepsJournal(Base):
         kept = [one["_id"] - base_of(self.namespace_id) for one in found["first"]]
         return min([behind, *kept]), behind - 1
 
-    def prune_events(self, *, older_than: float) -> int:
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
         def work(tx: Tx) -> int:
-            query = entries_of(self.namespace_id) | {"at": {"$lte": tx.now - older_than}}
+            query = entries_of(self.namespace_id, until=through) | {"at": {"$lte": tx.now - older_than}}
             return int(self.server.database.lq_journal.delete_many(query, session=tx.session).deleted_count)
 
         return int(self._write(work))

@@ -87,10 +87,13 @@ class KeepsJournal(ReadsQueues):
         first, last = found
         return (last + 1 if first is None else first), last
 
-    def prune_events(self, *, older_than: float) -> int:
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
         def work(tx: Tx) -> int:
-            old = "DELETE FROM localqueue.lq_journal WHERE namespace = $1 AND at <= $2"
-            return int(tx.run_sql(old, (self.namespace_id, tx.now - older_than)).rowcount)
+            old = (
+                "DELETE FROM localqueue.lq_journal"
+                " WHERE namespace = $1 AND at <= $2 AND seq <= coalesce($3::bigint, seq)"
+            )
+            return int(tx.run_sql(old, (self.namespace_id, tx.now - older_than, through)).rowcount)
 
         removed: int = self._write(work)
         return removed

@@ -43,8 +43,9 @@ class KeepsJournal(Calls):
         last, first = self._read("journal_span")[1]
         return (int(last) + 1 if first is None else _seq(first)), int(last)
 
-    def prune_events(self, *, older_than: float) -> int:
-        return int(self._write("prune_events", values.number(older_than))[1])
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
+        last = b"+" if through is None else str(max(through, 0)).encode()
+        return int(self._write("prune_events", values.number(older_than), last)[1])
 
 
 def _seq(number: bytes) -> int:

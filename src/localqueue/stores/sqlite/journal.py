@@ -79,17 +79,18 @@ class KeepsJournal(ReadsQueues):
         first, last = found
         return (last + 1 if first is None else first) - base, last - base
 
-    def prune_events(self, *, older_than: float) -> int:
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
         def work(tx: Tx) -> int:
             first = self.namespace_id << SEQ_BITS
             end = first + (1 << SEQ_BITS)
+            stop = end if through is None else min(first + max(through, 0) + 1, end)
             newest = "SELECT max(id) FROM lq_journal WHERE id > ?1 AND id < ?2"
             tx.connection.execute(
                 f"UPDATE lq_journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",
                 (first, end, self.namespace_id),
             )
             return tx.connection.execute(
-                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, end, tx.now - older_than)
+                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, stop, tx.now - older_than)
             ).rowcount
 
         removed: int = self._write(work)

@@ -176,9 +176,9 @@ function L.disable_journal(tx)
 end
 
 function L.prune_events(tx, read)
-  local before, log, from, removed = tx.now - read.number(), tx.root .. ':log', '-', 0
+  local before, last, log, from, removed = tx.now - read.number(), read.text(), tx.root .. ':log', '-', 0
   while true do
-    local entries = call('XRANGE', log, from, '+', 'COUNT', CHUNK)
+    local entries = call('XRANGE', log, from, last, 'COUNT', CHUNK)
     if #entries == 0 then
       return removed
     end
