@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue
+from localqueue import PerKeyFifoOrdering, PersistentQueue
 from localqueue.stores.url import open_store
 from tests.cli.command import Ran, run
 
@@ -95,7 +95,7 @@ def test_what_follows_a_queue_goes_on_until_it_is_interrupted_and_then_where_it_
             return {}
 
     follow = ("materialise", "jobs", f"{tmp_path}/view", "--key", "ordering_key", "--schema", "n int")
-    queue = PersistentQueue[Any]("jobs", store=store)
+    queue = PersistentQueue[Any]("jobs", store=store, ordering_policy=PerKeyFifoOrdering())
     queue.put({"n": 1}, ordering_key="a")
 
     more: list[Any] = []

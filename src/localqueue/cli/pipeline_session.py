@@ -95,7 +95,9 @@ class Cluster:
 @contextmanager
 def _no_second_word() -> Iterator[None]:
     """PySpark writes errors of a query to stderr as JSON, beside raising them: the latter is enough."""
-    loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     for one in loggers:
         one.addFilter(_nothing)
     try:
