@@ -82,6 +82,7 @@ def process(
     if max_tries is not None:
         options["max_tries"] = max_tries
     ends = until if until in ("empty", "forever") else seconds_of(until, "--until")
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.process import process as run
 
@@ -95,7 +96,7 @@ def process(
             until=ends,
             wait_for_delayed=wait_for_delayed,
             progress=_tell if progress else None,
-            **where(place),
+            **there,
             **options,
         )
     out.facts(_summary(result, with_tasks=out.as_json))

@@ -42,6 +42,7 @@ def archive(
     Each entry of the journal is in it once, also when this was killed; call it again for what came since.
     """
     age = None if older_than is None else seconds_of(older_than, "--older-than")
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.archive import archive as run
 
@@ -56,7 +57,7 @@ def archive(
             prune=prune,
             older_than=age,
             progress=teller(progress),
-            **where(place),
+            **there,
         )
     show_result(out, result)
 
@@ -88,6 +89,7 @@ def replay(
     again finishes a replay that was killed; --since 2h is another window each time.
     """
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.replay import replay as run
 
@@ -107,6 +109,6 @@ def replay(
             again=again,
             source_namespace=source_namespace,
             progress=teller(progress),
-            **where(place),
+            **there,
         )
     show_result(out, result)

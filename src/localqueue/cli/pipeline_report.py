@@ -39,12 +39,13 @@ def report(
     Latencies, throughput, retries, dead letters and workers, from the journal of the store or from an archive of it.
     """
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
+    there = where(place) if archive is None else {}
     with cluster.session() as spark:
         from localqueue.spark.jobs.report import report as make
 
         made = make(
             spark,
-            **(where(place) if archive is None else {}),
+            **there,
             queue=queue,
             since=since_,
             until=until_,
@@ -76,12 +77,13 @@ def report_live(
 
     It follows the journal until SIGTERM or Ctrl-C, and goes on where it was when it is started again.
     """
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.live_report import stream_report
 
         query = stream_report(
             spark,
-            **where(place),
+            **there,
             checkpoint=checkpoint,
             output=output,
             queue=queue,

@@ -59,6 +59,7 @@ def ingest(
         "priority": _number(priority, int),
         "delay": _number(delay, float),
     }
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.ingest import ingest as run
 
@@ -75,7 +76,7 @@ def ingest(
             rate=rate,
             progress=teller(progress),
             **given,
-            **where(place),
+            **there,
         )
     show_result(out, result)
 
@@ -95,6 +96,7 @@ def export(
     progress: Progress = False,
 ) -> None:
     """Write messages, events or counts to files."""
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.export import export as run
 
@@ -107,7 +109,7 @@ def export(
             mode=mode,
             where=condition,
             progress=teller(progress),
-            **where(place),
+            **there,
         )
     show_result(out, result)
 
@@ -175,6 +177,7 @@ def materialise(
 
     It goes on where it stopped, up to what the journal has now, or with --follow for ever.
     """
+    there = where(place)
     with cluster.session() as spark:
         from localqueue.spark.jobs.materialise import MaterialiseResult
         from localqueue.spark.jobs.materialise import materialise as run
@@ -192,7 +195,7 @@ def materialise(
             every=every,
             max_entries=max_entries,
             progress=teller(progress),
-            **where(place),
+            **there,
         )
         if not isinstance(result, MaterialiseResult):
             return out.facts({"path": path, "last_batch": follow(result)})

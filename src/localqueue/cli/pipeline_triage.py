@@ -70,8 +70,8 @@ def replay(
     progress: Progress = False,
 ) -> None:
     """Return dead letters to delivery with a fresh attempt budget."""
+    chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        chosen = _chosen(shape, condition, id)
         _show(out, found.replay(**chosen, to=to, delay=delay, dry_run=dry_run, progress=teller(progress)))
 
 
@@ -87,8 +87,9 @@ def discard(
     progress: Progress = False,
 ) -> None:
     """Remove dead letters for good."""
+    chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        _show(out, found.discard(**_chosen(shape, condition, id), dry_run=dry_run, progress=teller(progress)))
+        _show(out, found.discard(**chosen, dry_run=dry_run, progress=teller(progress)))
 
 
 def audit(
