@@ -10,7 +10,9 @@ import pytest
 
 from localqueue.errors import QueueFull
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
+from localqueue.stores.mongodb.operate import set_subscription
+from localqueue.stores.mongodb.tx import Tx
+from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle, Subscriptions
 from tests.processes import context
 from tests.servers import MongoDB
 
@@ -111,3 +113,16 @@ def test_eight_processes_settle_one_run_and_free_what_waits_for_it(mongodb: Mong
         assert (run.total, run.done, run.ready) == (61, 60, 1)
         assert [message.id for message in store.lease(LeaseRequest("last"))] == [last]
         assert store.check().problems == ()
+
+
+def test_a_queue_that_is_made_while_a_transaction_runs_is_not_missed_by_it(mongodb: MongoDB) -> None:
+    with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
+        made: list[int] = []
+
+        def work(tx: Tx) -> bool:
+            if not made:  # by somebody else, when this one can not see it any more
+                made.append(store.queue_number("topic"))
+            return set_subscription(tx, "topic", "a", True)
+
+        assert store._write(work)
+        assert store.subscriptions("topic") == Subscriptions(1, ("a",))

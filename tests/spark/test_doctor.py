@@ -16,7 +16,7 @@ from localqueue.spark.root_cause import root_cause
 
 VERSIONS = {
     "pyspark": "4.3.0", "pandas": "2.3.3", "pyarrow": "26.0.1", "adbc-driver-manager": "1.13.0",
-    "adbc-driver-sqlite": "1.13.0", "adbc-driver-postgresql": "1.13.0", "deltalake": "1.6.6",
+    "adbc-driver-sqlite": "1.13.0", "adbc-driver-postgresql": "1.13.0", "deltalake": "1.6.6", "msgspec": "0.22.0",
 }  # fmt: skip
 
 

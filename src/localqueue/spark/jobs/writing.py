@@ -21,7 +21,12 @@ FORMATS = ("parquet", "delta", "json", "csv")
 #: How long somebody may take to write one increment before it is taken for dead and its leavings are swept.
 _ABANDONED = 86_400.0
 
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+#: Settings of Spark while a table is written: times in Parquet that every reader knows, and that have statistics, in
+#: place of the old 96-bit ones; and so many partitions of a table at a time, in place of sorting the rows by them.
+_WHILE_WRITING = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": "32",
+}
 
 
 class Staged(NamedTuple):
@@ -38,14 +43,15 @@ def known_format(format: str, allowed: Sequence[str] = FORMATS) -> str:
 
 
 @contextmanager
-def plain_timestamps(spark: SparkSession) -> Iterator[None]:
-    """Parquet with times that every reader knows, and that have statistics, in place of Spark's old 96-bit ones."""
-    before = spark.conf.get(_TIMESTAMPS)
-    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+def set_for_writing(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in _WHILE_WRITING}
+    for name, value in _WHILE_WRITING.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_TIMESTAMPS, before or "INT96")
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
 
 
 def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Staged:
@@ -57,7 +63,7 @@ def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> St
     counted = Observation()
     writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write
     try:
-        with plain_timestamps(df.sparkSession):
+        with set_for_writing(df.sparkSession):
             (writer.partitionBy(*partition_by) if partition_by else writer).parquet(folder.at(name))
     except BaseException:
         folder.remove(name)

@@ -83,11 +83,15 @@ class Gathering:
         return self._names[number]
 
     def queue(self, number: int) -> dict[str, Any]:
-        found: dict[str, Any] = self.server.queues.find_one({"_id": number}, session=self.session) or {}
+        """What is known of a queue. One that was made after this transaction began can not be seen by it."""
+        found: dict[str, Any] | None = self.server.queues.find_one({"_id": number}, session=self.session)
+        if found is None:
+            raise Again
         return found
 
     def change_queue(self, number: int, update: dict[str, Any]) -> None:
-        self.server.queues.update_one({"_id": number}, update, session=self.session)
+        if not self.server.queues.update_one({"_id": number}, update, session=self.session).matched_count:
+            raise Again
 
     # messages
 
