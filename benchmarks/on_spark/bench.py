@@ -99,10 +99,15 @@ class Bench:
             shutil.rmtree(path, ignore_errors=True)
 
     def measure(self, systems: dict[str, Callable[[], float | None]]) -> dict[str, list[float]]:
-        """Seconds of each system, round by round; the first round warms up. A system may time itself."""
+        """Seconds of each system, round by round; the first round warms up. A system may time itself.
+
+        Each round begins with another system: what one leaves for the disk to do slows down whoever comes next.
+        """
         found: dict[str, list[float]] = {name: [] for name in systems}
+        order = list(systems.items())
         for turn in range(self.turns + 1):
-            for name, run in systems.items():
+            first = turn % len(order)
+            for name, run in order[first:] + order[:first]:
                 begun = time.perf_counter()
                 own = run()
                 seconds = time.perf_counter() - begun if own is None else own

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
 from localqueue.spark.jobs.files import files_in, folder_at
-from localqueue.spark.jobs.writing import known_format, set_for_writing
+from localqueue.spark.jobs.writing import known_format, plain_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,6 +103,6 @@ def write_table(
     counted = Observation()
     writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write.mode(mode)
     writer = writer.option("header", "true") if format == "csv" else writer
-    with set_for_writing(spark):
+    with plain_timestamps(spark):
         (writer.partitionBy(*partition_by) if partition_by else writer).format(format).save(folder.uri)
     return WrittenTable(folder.uri, int(counted.get.get("rows") or 0))

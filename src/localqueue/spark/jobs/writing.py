@@ -21,12 +21,7 @@ FORMATS = ("parquet", "delta", "json", "csv")
 #: How long somebody may take to write one increment before it is taken for dead and its leavings are swept.
 _ABANDONED = 86_400.0
 
-#: Settings of Spark while a table is written: times in Parquet that every reader knows, and that have statistics, in
-#: place of the old 96-bit ones; and so many partitions of a table at a time, in place of sorting the rows by them.
-_WHILE_WRITING = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-}
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
 class Staged(NamedTuple):
@@ -43,15 +38,14 @@ def known_format(format: str, allowed: Sequence[str] = FORMATS) -> str:
 
 
 @contextmanager
-def set_for_writing(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in _WHILE_WRITING}
-    for name, value in _WHILE_WRITING.items():
-        spark.conf.set(name, value)
+def plain_timestamps(spark: SparkSession) -> Iterator[None]:
+    """Parquet with times that every reader knows, and that have statistics, in place of Spark's old 96-bit ones."""
+    before = spark.conf.get(_TIMESTAMPS)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
         yield
     finally:
-        for name, old in before.items():
-            spark.conf.set(name, str(old))
+        spark.conf.set(_TIMESTAMPS, before or "INT96")
 
 
 def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Staged:
@@ -63,7 +57,7 @@ def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> St
     counted = Observation()
     writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write
     try:
-        with set_for_writing(df.sparkSession):
+        with plain_timestamps(df.sparkSession):
             (writer.partitionBy(*partition_by) if partition_by else writer).parquet(folder.at(name))
     except BaseException:
         folder.remove(name)
