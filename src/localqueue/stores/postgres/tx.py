@@ -223,13 +223,12 @@ class Tx:
     def remember(self, message: Current, event: str, error: str | None = None) -> None:
         """Add to a message's history, forgetting what is older than the last attempts."""
         self.note(event, message, error)
-        grow = "UPDATE localqueue.lq_messages SET history = history + 1 WHERE key = $1 RETURNING history"
-        (n,) = self.run_sql(grow, (message.key,)).fetchone()
-        self.run_sql(
+        (n,) = self.run_sql(
+            "WITH grown AS (UPDATE localqueue.lq_messages SET history = history + 1 WHERE key = $1 RETURNING history) "
             "INSERT INTO localqueue.lq_attempts (message, n, attempt, event, at, leased_at, leased_by, error) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            (message.key, n, message.attempts, event, self.now, message.leased_at, message.leased_by, error),
-        )
+            "SELECT $1, history, $2::int, $3::text, $4::float8, $5::float8, $6::bytea, $7::text FROM grown RETURNING n",
+            (message.key, message.attempts, event, self.now, message.leased_at, message.leased_by, error),
+        ).fetchone()
         if n > HISTORY_LIMIT:
             old = "DELETE FROM localqueue.lq_attempts WHERE message = $1 AND n <= $2"
             self.run_sql(old, (message.key, n - HISTORY_LIMIT))
