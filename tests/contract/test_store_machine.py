@@ -13,6 +13,8 @@ from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 from localqueue.testing.machine import store_machine
 
+pytestmark = pytest.mark.slow
+
 _root = tempfile.TemporaryDirectory(prefix="localqueue-machine-")
 
 
@@ -32,4 +34,4 @@ def teardown_module() -> None:
 
 TestSQLite = store_machine(lambda: partial(SQLiteQueueStore, _fresh("queues.sqlite3")), reopenable=True)
 TestMemory = store_machine(lambda: MemoryQueueStore, reopenable=False)
-TestLMDB = pytest.mark.slow(store_machine(_lmdb, reopenable=True))
+TestLMDB = store_machine(_lmdb, reopenable=True)
