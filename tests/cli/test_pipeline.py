@@ -149,6 +149,18 @@ CALLS = {
 }
 
 
+@pytest.mark.parametrize("words", [*((name, *CALLS[name]) for name in CALLS), ("triage", "replay", "jobs")])
+def test_what_is_wrong_with_the_words_is_said_before_spark_starts(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(self: Cluster) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(Cluster, "session", started)
+    said = run("pipeline", *words, "--store", "redis://host", "--store-path", "x.db")
+    assert said.code == 2 and "Spark was started" not in said.err, said.err
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_a_command_calls_the_function_of_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With arguments that the function has; what it does with them is tested where it is."""

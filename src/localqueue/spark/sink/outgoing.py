@@ -127,8 +127,8 @@ _scan: Callable[[str, int], tuple[Any, int]]
 _scan = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
 
 
-#: Reads over a text without building its value. It accepts what the scanner above does, but for numbers of more digits
-#: than Python converts, and refuses single halves of surrogate pairs, which the scanner then accepts.
+#: Reads over a text without building its value. What it accepts the scanner above does too, but for numbers of more
+#: digits than Python converts. It refuses single halves of surrogate pairs, which the scanner accepts.
 _skim = msgspec.json.Decoder(type=msgspec.Raw).decode
 _MOST_DIGITS = 4300
 _long_number = re.compile(rf"[0-9]{{{_MOST_DIGITS + 1}}}").search

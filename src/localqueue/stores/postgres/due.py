@@ -11,15 +11,16 @@ from localqueue.stores.port import STATES
 from localqueue.stores.postgres.rows import to_json
 from localqueue.stores.postgres.tx import CODE, INFLIGHT, Current, Tx
 
-_ONE_BY_ONE = 5
+_A_PIECE = 5
 
 
-def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> bool:
+def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int, in_pieces: bool = False) -> bool:
     """Move up to `limit` due messages of a queue on; whether none is left.
 
     An expired lease is judged by the attempt limit it was taken with, or else by `max_attempts`. Messages that only
-    become ready again, which are most, go in one statement; the others one by one, and only a few of them: a
-    transaction of many round trips would never come to its end on a network that breaks all the time.
+    become ready again, which are most, go in one statement; the others one by one. `in_pieces`, for a caller that
+    commits in between, takes only a few of those: a transaction of many round trips would never come to its end on a
+    network that breaks all the time.
     """
     due = tx.run_sql(
         "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND due_at <= $2 ORDER BY due_at, key LIMIT $3",
@@ -31,9 +32,10 @@ def settle_due(tx: Tx, queue: int, *, max_attempts: int | None, limit: int) -> b
     tx.touch(queue)
     promoted = {row[0] for row in tx.execute(tx.sql.PROMOTE_DUE, (keys, tx.now)).fetchall()}
     others = [key for key in keys if key not in promoted]
-    for key in others[:_ONE_BY_ONE]:
+    settled = others[:_A_PIECE] if in_pieces else others
+    for key in settled:
         _settle(tx, key, max_attempts)
-    return len(keys) < limit and len(others) <= _ONE_BY_ONE
+    return len(keys) < limit and len(settled) == len(others)
 
 
 def _settle(tx: Tx, key: int, max_attempts: int | None) -> None:

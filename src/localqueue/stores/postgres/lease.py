@@ -41,7 +41,7 @@ def lease(tx: Tx, request: LeaseRequest, *, settle_all: bool = False) -> list[St
     queue = tx.queue_id(request.queue)
     if is_paused(tx, queue, request.leased_by):
         return []
-    while not settle_due(tx, queue, max_attempts=request.max_attempts, limit=_DUE_A_CLAIM):
+    while not settle_due(tx, queue, max_attempts=request.max_attempts, limit=_DUE_A_CLAIM, in_pieces=not settle_all):
         if not settle_all:
             return None
     values = claim_values(tx.store, queue, request, now=tx.now, consume=False)
