@@ -114,6 +114,10 @@ class QueueStoreReadOnlyError(QueueStoreError):
     """The store can be read but not written."""
 
 
+class QueueStoreMissingError(QueueStoreError):
+    """A store was opened to look, and there is none."""
+
+
 class QueueStoreCorruptError(QueueStoreError):
     """The file is damaged or is not a database."""
 

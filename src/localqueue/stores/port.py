@@ -204,11 +204,13 @@ class Enqueued(NamedTuple):
 
 @dataclass(slots=True)
 class Committed:
-    """The result of a commit, in the order of its changes."""
+    """The result of a commit, in the order of its changes. `versions` are those of the records it wrote, 0 of one that
+    it deleted."""
 
     enqueued: list[Enqueued] = field(default_factory=list)
     settled: list[bool] = field(default_factory=list)
     leased: list[StoredMessage] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
 
 
 class Transition(NamedTuple):

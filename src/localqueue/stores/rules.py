@@ -18,6 +18,7 @@ from localqueue.stores.port import (
     EXPIRED,
     INFLIGHT,
     READY,
+    STATES,
     WAITING,
     NewMessage,
     StoredMessage,
@@ -245,6 +246,11 @@ def last_wanted(ids: Mint, state: str | None, until: str | None) -> int | None:
     if key is None:
         raise ValueError(f"until={until!r} is no id of this namespace; give the id of one of its messages")
     return key
+
+
+def check_state(state: str | None) -> None:
+    if state is not None and state not in STATES:
+        raise ValueError(f"there is no state {state!r}; a message is one of {', '.join(STATES)}")
 
 
 def check_parts(parts: int) -> None:

@@ -1,0 +1,132 @@
+"""What every store is around its own work: the checks of what it is given, its life, and who watches its calls."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from localqueue.errors import QueueStoreReadOnlyError
+from localqueue.ids import Mint
+from localqueue.stores import rules
+from localqueue.stores.port import StoredMessage, Transition
+
+
+class _Watched(threading.local):
+    seen: list[Transition] | None = None
+
+
+class Shell(ABC):
+    """The base of every store. `read_only` is one that was opened to look: it makes nothing and changes nothing."""
+
+    ids: Mint
+
+    def __init__(self, *, namespace: str, durability: str = "process", read_only: bool = False) -> None:
+        if durability not in ("process", "power"):
+            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
+        if not isinstance(namespace, str):
+            raise TypeError(f"namespace must be a string, not {namespace!r}")
+        if not namespace:
+            raise ValueError("namespace cannot be empty")
+        self.durability = durability
+        self.read_only = read_only
+        self._namespace = namespace
+        self._watched = _Watched()
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where the store is, without any password."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closing twice is harmless; any other call after it raises `QueueStoreClosedError`."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r}, namespace={self._namespace!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def mint(self, count: int = 1) -> list[str]:
+        return self.ids.take(count)
+
+    @contextmanager
+    def observe(self) -> Iterator[list[Transition]]:
+        """A store adds to `_watched.seen`, when it is not None, after each commit of a call."""
+        outer, seen = self._watched.seen, list[Transition]()
+        self._watched.seen = seen
+        try:
+            yield seen
+        finally:
+            self._watched.seen = outer
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise QueueStoreReadOnlyError(
+                f"the store at {self.url!r} was opened to look (read_only=True): nothing was changed; open it without "
+                "read_only to write",
+                path=self.url,
+            )
+
+    # calls of the port that differ in a word
+
+    def subscribe(self, topic: str, subscriber: str) -> bool:
+        return self._set_subscription(topic, subscriber, True)
+
+    def unsubscribe(self, topic: str, subscriber: str) -> bool:
+        return self._set_subscription(topic, subscriber, False)
+
+    def pause(self, queue: str, *, worker: str | None = None) -> None:
+        self._set_paused(queue, worker, True)
+
+    def resume(self, queue: str, *, worker: str | None = None) -> None:
+        self._set_paused(queue, worker, False)
+
+    def enable_journal(self, *, keep_seconds: float | None = None, keep_events: int | None = None) -> None:
+        rules.check_retention(keep_seconds, keep_events)
+        self._set_journal(True, keep_seconds, keep_events)
+
+    def disable_journal(self) -> None:
+        self._set_journal(False, None, None)
+
+    def scan(
+        self,
+        queue: str,
+        *,
+        state: str | None = None,
+        after: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
+    ) -> list[StoredMessage]:
+        rules.check_state(state)
+        return self._scan(queue, state, after, rules.last_wanted(self.ids, state, until), limit)
+
+    def splits(self, queue: str, parts: int) -> list[str]:
+        rules.check_parts(parts)
+        return self._splits(queue, parts)
+
+    @abstractmethod
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool: ...
+    @abstractmethod
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None: ...
+    @abstractmethod
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None: ...
+    @abstractmethod
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
+    ) -> list[StoredMessage]: ...
+    @abstractmethod
+    def _splits(self, queue: str, parts: int) -> list[str]: ...
