@@ -1,0 +1,48 @@
+"""What one commit does, in the order of the port: enqueue, edges, settle, records, lease."""
+
+from __future__ import annotations
+
+from localqueue.stores.engine import arrivals, leases
+from localqueue.stores.engine.dependencies import add_edges
+from localqueue.stores.engine.port import Wanted
+from localqueue.stores.engine.settlement import settle
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.wiring import Wiring
+from localqueue.stores.port import Changes, Committed, Enqueued
+
+
+def apply(unit: Unit, changes: Changes) -> Committed:
+    """Everything but what is left to `Unit.finish`."""
+    arrivals.check_topics(unit, changes)
+    prefetch(unit, changes)
+    enqueued: list[Enqueued] = []
+    if changes.enqueue or changes.edges:
+        wiring = Wiring()
+        if changes.enqueue:
+            enqueued = arrivals.enqueue(unit, changes, wiring)
+        add_edges(unit, changes.edges, wiring)
+    settled = settle(unit, changes.settle, strict=changes.strict) if changes.settle else []
+    versions = unit.rows.write_records(changes.records, unit.now) if changes.records else []
+    leased = leases.lease(unit, changes.lease, settle_all=True) if changes.lease is not None else None
+    return Committed(enqueued, settled, leased or [], versions)
+
+
+def prefetch(unit: Unit, changes: Changes) -> None:
+    """Have everything at hand that the commit will surely need: one look at the store, and one more for what the
+    messages that it settles hold."""
+    key_of, rows = unit.rows.ids.key_of, unit.rows
+    wanted = Wanted()
+    for message in changes.enqueue:
+        if message.dedupe_key is not None:
+            wanted.holders.add((rows.queue(message.queue), message.dedupe_key))
+        if message.ordering_key is not None:
+            wanted.heads.add((rows.queue(message.queue), message.ordering_key))
+        for upstream in message.after:
+            wanted.keys.add(key_of(upstream) or 0)
+    settled = {key for one in changes.settle if (key := key_of(one.id)) is not None}
+    wanted.keys |= settled
+    wanted.keys.discard(0)
+    unit.fetch(wanted)
+    if settled:
+        found = [row for row in map(unit.row, settled) if row is not None]
+        unit.look_behind([row for row in found if row.holds_key], [row.key for row in found if row.dependents])

@@ -1,0 +1,174 @@
+"""What the engine asks of a store: rows, and the writing down of what became of them.
+
+One `Rows` serves one commit. Whatever it is asked sees what was written through it before. What must exclude another
+commit (a lock of a queue, of an ordering key, of a row) is taken by the store where it reads: by the time the engine
+decides, nobody else may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from localqueue.ids import Mint
+from localqueue.stores.engine.row import Row
+from localqueue.stores.port import LeaseRequest, NewMessage, RecordWrite, StoredMessage
+from localqueue.stores.rules import Attempt
+
+Key = tuple[int, str]  # a queue and a dedupe or ordering key in it
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Rows that a decision needs. A store finds all of them in as few statements as it can.
+
+    `keys` are messages by key, `holders` the live messages with these dedupe keys, `heads` the ready, delayed or
+    inflight ones of these ordering keys, `behind` the first blocked one of each of these ordering keys whose key is
+    greater than the number, and `dependents` the messages that wait for these, with the edges that say so.
+    """
+
+    keys: set[int] = field(default_factory=set)
+    holders: set[Key] = field(default_factory=set)
+    heads: set[Key] = field(default_factory=set)
+    behind: dict[Key, int] = field(default_factory=dict)
+    dependents: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.holders or self.heads or self.behind or self.dependents)
+
+
+class Found(NamedTuple):
+    """The rows that were wanted, in any order, perhaps some of them twice; edges as (upstream, dependent)."""
+
+    rows: Sequence[Row]
+    edges: Sequence[tuple[int, int]] = ()
+
+
+class Run(NamedTuple):
+    """A run, by whatever the store's rows know it by, and whether it takes no more messages."""
+
+    id: Any
+    cancelled: bool
+
+
+class Insert(NamedTuple):
+    """A message that is new. Its `past`, when it has one, comes with it: see `attempts_of`."""
+
+    row: Row
+    message: NewMessage
+
+
+class Note(NamedTuple):
+    """Something that happened to a message, for the journal. `told` says whether the caller is told as well: what the
+    result of the call says is not. An enqueued message comes with `message`."""
+
+    type: str
+    row: Row
+    attempt: int
+    leased_by: str | None = None
+    leased_at: float | None = None
+    error: str | None = None  # JSON
+    told: bool = True
+    message: NewMessage | None = None
+
+
+@dataclass(slots=True)
+class RunChange:
+    total: int = 0
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Writes:
+    """What a decision changes. A store applies the parts in this order, each in as few statements as it can.
+
+    `attempts` are entries of the histories of messages, numbered; one that makes a history longer than `HISTORY_LIMIT`
+    pushes out the oldest. Updates say all that can change of a row. Deletes take the content, the lease and the history
+    of a message with them. `removed` are deleted messages that were not acked, and why. `freed` are upstreams whose
+    edges go, `forgotten` dependents whose edges go.
+    """
+
+    inserts: list[Insert] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    attempts: list[tuple[Row, int, Attempt]] = field(default_factory=list)
+    updates: dict[int, Row] = field(default_factory=dict)
+    removed: dict[int, str] = field(default_factory=dict)
+    deletes: dict[int, Row] = field(default_factory=dict)
+    freed: list[int] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
+    runs: dict[Any, RunChange] = field(default_factory=dict)
+    dropped: dict[int, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def any(self) -> bool:
+        return any((self.inserts, self.updates, self.deletes, self.edges, self.freed, self.runs, self.dropped))
+
+    def run(self, run: Any) -> RunChange:
+        return self.runs.setdefault(run, RunChange())
+
+
+class Rows(Protocol):
+    """A store's side of one commit."""
+
+    #: Whether notes are wanted: the store keeps a journal and writes it by itself.
+    journalled: bool
+
+    @property
+    def ids(self) -> Mint: ...
+
+    # queues, by name and by number
+    def queue(self, name: str) -> int:
+        """The number of a queue, made on first use."""
+
+    def find_queue(self, name: str) -> int | None: ...
+    def queue_name(self, queue: int) -> str: ...
+    def subscription_version(self, topic: int) -> int: ...
+
+    # rows
+    def fetch(self, wanted: Wanted) -> Found: ...
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        """Messages whose timer has passed, leases included, by the time it did."""
+
+    def oldest(self, queue: int, limit: int) -> list[Row]:
+        """Ready messages by the time they became available, whatever their priority."""
+
+    def oldest_blocked(self, queue: int) -> Row | None:
+        """The blocked message that was put first."""
+
+    def load(self, queue: int, now: float, up_to: int) -> int:
+        """Messages that count against capacity, due ones as what they have become; no more than `up_to` are counted."""
+
+    def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
+        """Edges (upstream, dependent) of these dependents. Nobody else adds one to a stored message meanwhile."""
+
+    def removed(self, keys: Iterable[int]) -> set[int]:
+        """Those of these that were removed without being acked."""
+
+    def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
+        """Whole messages, as the port shows them."""
+
+    def ended(self, queue: int, state: int) -> list[Row]:
+        """Messages that left delivery for a state, by the time they did."""
+
+    # runs
+    def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
+        """Runs by name, made on first use. Nobody cancels them before this commit is done."""
+
+    def cancel(self, name: str, now: float) -> list[Row]:
+        """Have a run take no more messages; its live ones, the last that was put first."""
+
+    # writing
+    def write(self, writes: Writes, now: float) -> None: ...
+    def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
+        """Set or delete records; their new versions, 0 of one that is gone."""
+
+    def timers_settled(self, queue: int) -> None:
+        """No timer of this queue has passed any more, for a store that keeps the time of the next one."""
+
+    # claiming
+    def paused(self, queue: int, worker: str | None) -> bool:
+        """Whether the queue, or the worker on it, is handed no messages."""
+
+    def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        """Lease from the front of the line, with records of the ledger; no timer of the queue has passed."""
