@@ -10,8 +10,8 @@ from localqueue.stores.engine.dependencies import wait_for
 from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
 from localqueue.stores.engine.timers import settle_all, settle_if_outlived
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.wiring import Wiring
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage
+from localqueue.stores.wiring import Wiring
 
 
 def check_topics(unit: Unit, changes: Changes) -> None:

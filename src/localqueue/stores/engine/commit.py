@@ -7,8 +7,8 @@ from localqueue.stores.engine.dependencies import add_edges
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.wiring import Wiring
 from localqueue.stores.port import Changes, Committed, Enqueued
+from localqueue.stores.wiring import Wiring
 
 
 def apply(unit: Unit, changes: Changes) -> Committed:

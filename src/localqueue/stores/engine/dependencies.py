@@ -8,8 +8,8 @@ from localqueue.errors import CircularDependency, NotWaiting, UnknownMessage
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.row import WAITING, Row
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.wiring import Wiring
 from localqueue.stores.port import STATES, Edge
+from localqueue.stores.wiring import Wiring
 
 
 def wait_for(unit: Unit, dependent: int, after: Sequence[str], wiring: Wiring) -> int:
