@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from localqueue.errors import DedupeKeyInUse
 from localqueue.stores.engine.port import Wanted
@@ -64,3 +64,9 @@ def cancel_run(unit: Unit, run_id: str) -> int:
     rows = unit.adopt(unit.rows.cancel(run_id, unit.now))
     unit.look_behind([row for row in rows if row.holds_key])
     return sum(leave_delivery(unit, row, Settle("", "", "cancel")) for row in rows)
+
+
+def note_removed(unit: Unit, rows: Iterable[Row], why: str) -> None:
+    """Note messages that a store removes by itself, in bulk."""
+    for row in rows:
+        unit.note(why, row, lease=True)

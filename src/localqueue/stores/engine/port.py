@@ -102,7 +102,8 @@ class Writes:
     notes: list[Note] = field(default_factory=list)
 
     def any(self) -> bool:
-        return any((self.inserts, self.updates, self.deletes, self.edges, self.freed, self.runs, self.dropped))
+        parts = (self.inserts, self.updates, self.deletes, self.edges, self.freed, self.runs, self.dropped, self.notes)
+        return any(parts)
 
     def run(self, run: Any) -> RunChange:
         return self.runs.setdefault(run, RunChange())

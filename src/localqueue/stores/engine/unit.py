@@ -23,12 +23,6 @@ _A_PAGE = 500
 
 
 class Unit:
-    __slots__ = (
-        *("_behind", "_blocked", "_edges", "_heads", "_holders", "_known", "_loads", "_new_edges", "_noting"),
-        *("_oldest", "_runs", "_transitions", "changed_queues", "changed_runs", "now", "observed", "rows"),
-        *("settled", "writes"),
-    )
-
     def __init__(self, rows: Rows, now: float, *, observed: bool = False) -> None:
         self.rows = rows
         self.now = now
@@ -40,6 +34,7 @@ class Unit:
         self._transitions: list[Transition] = []
         self._known: dict[int, Row | None] = {}
         self._holders: dict[Key, Row | None] = {}
+        self._given_up: set[Key] = set()  # dedupe keys that are free as soon as this is written
         self._heads: dict[Key, Row | None] = {}
         self._behind: dict[Key, Row | None] = {}  # the first blocked one that the store has
         self._blocked: dict[Key, dict[int, Row]] = {}  # those that became blocked here
@@ -47,7 +42,9 @@ class Unit:
         self._new_edges: dict[int, list[int]] = {}
         self._runs: dict[str, Run] = {}
         self._loads: dict[int, int] = {}
+        self._overfull: set[int] = set()  # queues of which not all that count were counted
         self._oldest: dict[int, list[tuple[float, int]]] = {}  # ready messages, as far as they were looked for
+        self._all_ready: set[int] = set()  # queues of which all ready ones were found
         self.settled: set[int] = set()  # queues none of whose timers has passed any more
 
     # loading
@@ -151,6 +148,7 @@ class Unit:
         if not writes.any():
             return
         self.writes = Writes()
+        self._given_up.clear()
         for note in writes.notes:
             self._tell(note)
         self.rows.write(writes, self.now)
@@ -199,9 +197,9 @@ class Unit:
         known = self._loads.get(queue)
         if known is None:
             self.flush()
-            known = self.rows.load(queue, self.now, up_to + 1)
-            if known <= up_to:
-                self._loads[queue] = known
+            known = self._loads[queue] = self.rows.load(queue, self.now, up_to + 1)
+            if known > up_to:
+                self._overfull.add(queue)
         return known
 
     def oldest(self, queue: int) -> Row | None:
@@ -211,6 +209,7 @@ class Unit:
             self.flush()
             rows = self.adopt(self.rows.oldest(queue, _A_PAGE))
             line = self._oldest[queue] = [(row.available_at, row.key) for row in rows]
+            (self._all_ready.add if len(line) < _A_PAGE else self._all_ready.discard)(queue)
             if not line:
                 del self._oldest[queue]
                 blocked = self.rows.oldest_blocked(queue)
@@ -241,25 +240,35 @@ class Unit:
         self._oldest.pop(row.queue, None)
 
     def insert(self, row: Row, message: NewMessage) -> None:
+        self._take_dedupe_key(row)
         row.new = True
         self._known[row.key] = row
         self.writes.inserts.append(Insert(row, message))
         if self._noting:
             self.writes.notes.append(Note("enqueued", row, row.attempts, told=False, message=message))
-        if row.state < DEAD:
-            if row.dedupe_key is not None:
-                self._holders[row.queue, row.dedupe_key] = row
-            if row.ordering_key is not None:
-                self._enter_key(row)
+        if row.ordering_key is not None:
+            self._enter_key(row)
         self._count(row, 1)
         self.touch(row)
 
     def _count(self, row: Row, by: int) -> None:
         """Keep the load of a queue in step, where it is known."""
-        if row.queue in self._loads and row.state in (READY, BLOCKED):
-            self._loads[row.queue] += by
-        if by > 0 and row.state == READY and row.queue in self._oldest:
-            heappush(self._oldest[row.queue], (row.available_at, row.key))
+        queue = row.queue
+        if queue in self._loads and row.state in (READY, BLOCKED):
+            self._loads[queue] += by
+            if by < 0 and queue in self._overfull:  # it is not known how far above its limit it was
+                self._loads.pop(queue)
+                self._overfull.discard(queue)
+        if by > 0 and row.state == READY and queue in self._oldest and queue in self._all_ready:
+            heappush(self._oldest[queue], (row.available_at, row.key))
+
+    def _take_dedupe_key(self, row: Row) -> None:
+        """A live message holds its dedupe key. One that gave it up in this unit must be written before."""
+        if row.dedupe_key is not None and row.state < DEAD:
+            key = (row.queue, row.dedupe_key)
+            if key in self._given_up:
+                self.flush()
+            self._holders[key] = row
 
     def _enter_key(self, row: Row) -> None:
         assert row.ordering_key is not None
@@ -292,8 +301,11 @@ class Unit:
             row.last_error, row.failed_at = error, self.now
         if state >= DEAD > before and row.told != ENDINGS[state]:
             self.note(ENDINGS[state], row, error=error)
-        if state < DEAD <= before and row.dedupe_key is not None:
-            self._holders[row.queue, row.dedupe_key] = row
+        if row.dedupe_key is not None:
+            if state >= DEAD > before:
+                self._given_up.add((row.queue, row.dedupe_key))
+            elif state < DEAD <= before:
+                self._take_dedupe_key(row)
         self.touch(row)
         if row.ordering_key is not None:
             self._enter_key(row)
@@ -315,6 +327,8 @@ class Unit:
         if row.waiting_on:
             self.writes.forgotten.append(row.key)
         self._known[row.key] = None
+        if row.dedupe_key is not None:
+            self._given_up.add((row.queue, row.dedupe_key))
         self._count(row, -1)
         self.touch(row)
         if held and row.ordering_key is not None:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 from localqueue.stores import fork
 from localqueue.stores.keyvalue.port import Kind, Records
-from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently, translate, translated
+from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently
+from localqueue.stores.sqlite.errors import translate, translated
 from localqueue.stores.sqlite.schema import run_script
 
 V = TypeVar("V")

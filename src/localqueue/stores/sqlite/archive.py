@@ -11,11 +11,12 @@ from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.archive import Archive, ArchivedMessage, ArchivedQueue
-from localqueue.stores.sqlite import maintain, schema
+from localqueue.stores.engine.row import CODE, DEAD, INFLIGHT, READY, to_json
+from localqueue.stores.sqlite import schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.enqueue import insert_attempts
+from localqueue.stores.sqlite.backup import publish
 from localqueue.stores.sqlite.journal import SEQ_BITS
-from localqueue.stores.sqlite.tx import CODE, DEAD, INFLIGHT, READY, to_json
+from localqueue.stores.sqlite.rows import attempt_values
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def write_archive(path: str, archive: Archive) -> None:
         _Filling(connection, archive).fill()
         connection.execute("COMMIT")
 
-    maintain.publish(path, fill)
+    publish(path, fill)
 
 
 class _Filling:
@@ -122,7 +123,8 @@ class _Filling:
         for archived in messages:
             message = archived.message
             key, queue, state = self._key(message.id), self._queues[message.queue], CODE[message.state]
-            history = insert_attempts(self._connection, key, message)
+            attempts = attempt_values(key, message)
+            self._many(sql.INSERT_ATTEMPT, attempts)
             before, due = message.attempts, None
             if state == INFLIGHT:
                 state, before = READY, message.attempts - 1
@@ -135,36 +137,16 @@ class _Filling:
                     place = (queue, 2, -message.priority, message.available_at, key)
                     line.append((*place, message.attempts, message.expires_at, None, None, None))
             rows.append(
-                {
-                    "key": key,
-                    "queue": queue,
-                    "state": state,
-                    "priority": message.priority,
-                    "attempts": before,
-                    "created_at": message.created_at,
-                    "available_at": message.available_at,
-                    "payload": message.payload,
-                    "codec": message.codec,
-                    "headers": message.headers,
-                    "due_at": due,
-                    "forgiven": message.forgiven,
-                    "history": history,
-                    "waiting_on": message.waiting_on,
-                    "run": None if message.run_id is None else self._runs[message.run_id],
-                    "ordering_key": message.ordering_key,
-                    "dedupe_key": message.dedupe_key,
-                    "expires_at": message.expires_at,
-                    "last_error": to_json(message.last_error),
-                    "failed_at": message.failed_at,
-                    "ended_at": _ended_at(archived) if state >= DEAD else None,
-                }
-            )
+                (
+                    key, queue, state, message.priority, before, message.created_at, message.available_at,
+                    message.payload, message.codec, message.headers, due, message.forgiven, len(attempts), 0,
+                    message.waiting_on, None if message.run_id is None else self._runs[message.run_id],
+                    message.ordering_key, message.dedupe_key, message.expires_at, to_json(message.last_error),
+                    message.failed_at, _ended_at(archived) if state >= DEAD else None,
+                )
+            )  # fmt: skip
         self._many(sql.INSERT_MESSAGE, rows)
-        self._many(
-            "INSERT INTO lq_line (queue, part, rank, position, key, count, until, since, by, most) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            line,
-        )
+        self._many(sql.INSERT_LINE, line)
 
     def _count(self) -> None:
         """Make the kept counts and timers of the queues those of the messages that are there now."""

@@ -1,4 +1,4 @@
-"""Opening a SQLite file, and turning the driver's errors into ours.
+"""The connections of a store: `Reader` looks, `Writer` (writer.py) writes, and those who wait look through a third.
 
 SQLite waits for a lock by itself, with sleeps that grow from 1 to 100 ms. Shorter pauses in Python were tried under
 eight processes on two cores and brought nothing.
@@ -7,28 +7,24 @@ eight processes on two cores and brought nothing.
 from __future__ import annotations
 
 import errno
+import os
 import random
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-from localqueue.errors import (
-    QueueStoreCorruptError,
-    QueueStoreError,
-    QueueStoreFullError,
-    QueueStoreLockedError,
-    QueueStoreReadOnlyError,
-)
+from localqueue.errors import QueueStoreError, QueueStoreMissingError, QueueStoreReadOnlyError
+from localqueue.stores.sqlite.errors import closed, is_busy, locked, translate, translated
 
 T = TypeVar("T")
 
 SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 
-# SQLite tells a full disk from other failed writes only for ENOSPC; a quota or a file size limit ends up here.
-_UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 _PAUSE = 0.002
 
 
@@ -43,9 +39,7 @@ def connect(
 
     `recognise` looks at the file before anything is changed, and raises when it is not ours.
     """
-    connection = sqlite3.connect(
-        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
+    connection = _connect(path, timeout)
     try:
         with translated(path):
             if recognise is not None:
@@ -67,17 +61,18 @@ def connect(
     return connection
 
 
+def _connect(path: str, timeout: float, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=256, uri=uri
+    )
+
+
 def register_clock(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
     """Give a connection, unless it has it, the function by which the triggers of the journal tell the store's time."""
     try:
         connection.execute("SELECT localqueue_now()").fetchone()
     except sqlite3.OperationalError:
         connection.create_function("localqueue_now", 0, clock)
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def patiently(action: Callable[[], T], path: str, timeout: float) -> T:
@@ -98,56 +93,6 @@ def patiently(action: Callable[[], T], path: str, timeout: float) -> T:
         time.sleep(_PAUSE * (0.5 + random.random()))
 
 
-def locked(path: str, timeout: float) -> QueueStoreLockedError:
-    return QueueStoreLockedError(
-        f"SQLite queue store at {path!r} is locked by another process and did not become free in {timeout:g} s; "
-        "stop the competing process, use a different store_path, or open the store with a longer timeout",
-        path=path,
-    )
-
-
-@contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Raises the driver's errors as store errors that name the file and the way out."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise translate(error, path) from error
-
-
-def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
-    extended = getattr(error, "sqlite_errorcode", 0) or 0
-    code = extended & 0xFF
-    where = f"SQLite queue store at {path!r}"
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return QueueStoreLockedError(
-            f"{where} is locked by another process; stop the competing process, use a different store_path, or open "
-            "the store with a longer timeout",
-            path=path,
-        )
-    if code == sqlite3.SQLITE_FULL or extended in _UNWRITABLE:
-        return QueueStoreFullError(
-            f"{where} is full or can not be written ({error}): nothing was changed; free some disk space, or raise the "
-            "quota or file size limit, and try again",
-            path=path,
-        )
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return QueueStoreReadOnlyError(
-            f"{where} is read-only: give this user write access to the file, its -wal and -shm files and its directory",
-            path=path,
-        )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return QueueStoreCorruptError(
-            f"{where} is damaged or is not a SQLite database ({error}); restore a backup or move the file away",
-            path=path,
-        )
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return QueueStoreError(
-            f"{where} can not be opened: check that the directory exists and that this user may use it", path=path
-        )
-    return QueueStoreError(f"{where} failed: {error}", path=path)
-
-
 def make_parent(path: str) -> None:
     """Make the directory of a store file."""
     try:
@@ -155,3 +100,136 @@ def make_parent(path: str) -> None:
     except OSError as error:
         kind = QueueStoreReadOnlyError if error.errno in (errno.EACCES, errno.EROFS) else QueueStoreError
         raise kind(f"SQLite queue store at {path!r} can not be opened: {error}", path=path) from error
+
+
+class Reader:
+    """Runs reads one at a time. A read of several statements sees one moment."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: threading.Lock, path: str) -> None:
+        self.connection = connection
+        self.lock = lock
+        self._path = path
+        self._closed = False
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self.lock:
+            self.require_open()
+            try:
+                return self._run(work)
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            self.connection.execute("BEGIN")
+            found = work(self.connection)
+            self.connection.execute("COMMIT")
+            return found
+        finally:
+            if self.connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+
+    def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The row of a single statement, which sees one moment without our saying so."""
+        with self.lock:
+            self.require_open()
+            try:
+                row: tuple[Any, ...] | None = self.connection.execute(statement, parameters).fetchone()
+                return row
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
+
+    def require_open(self) -> None:
+        if self._closed:
+            raise closed(self._path)
+
+    def close(self) -> None:
+        with self.lock:
+            self._closed = True
+
+
+class Onlooker(Reader):
+    """Reads a file without making or changing one, in a directory that may be read-only.
+
+    While somebody has the file open there is a write-ahead log, and SQLite reads both. Where there is none, SQLite
+    would make one, so it is told that the file does not change; when that proves untrue, the read is done again.
+    """
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self._timeout = timeout
+        self._seen: tuple[Any, ...] | None = None
+        super().__init__(self._open(path), threading.Lock(), path)
+
+    def _open(self, path: str) -> sqlite3.Connection:
+        if not os.path.exists(path):
+            raise QueueStoreMissingError(f"there is no store at {path!r}", path=path)
+        self._seen = _look_of(path)
+        mode = "immutable=1" if self._seen else "mode=ro"
+        with translated(path):
+            return _connect(f"file:{quote(os.path.abspath(path))}?{mode}", self._timeout, uri=True)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        while True:
+            if self._seen and _look_of(self._path) != self._seen:
+                self.connection.close()
+                self.connection = self._open(self._path)
+            try:
+                found = super()._run(work)
+            except sqlite3.Error:
+                if not self._seen or _look_of(self._path) == self._seen:
+                    raise
+                continue
+            if not self._seen or _look_of(self._path) == self._seen:
+                return found
+
+    def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        def work(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            row: tuple[Any, ...] | None = connection.execute(statement, parameters).fetchone()
+            return row
+
+        return self.run(work)
+
+    def close(self) -> None:
+        super().close()
+        self.connection.close()
+
+
+def _look_of(path: str) -> tuple[Any, ...] | None:
+    """What a file that nobody has open looks like from outside; None when somebody has."""
+    if os.path.exists(f"{path}-wal"):
+        return None
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class Watch:
+    """The connection that blocked callers look through; it is opened when somebody first waits."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
+        self._connect = connect
+        self._path = path
+        self.connection: sqlite3.Connection | None = None
+        self.lock = threading.Lock()
+        self._closed = False
+
+    def query(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self.lock:
+            if self._closed:
+                raise closed(self._path)
+            try:
+                if self.connection is None:
+                    self.connection = self._connect()
+                return self.connection.execute(statement, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise translate(error, self._path) from error
+
+    def close(self) -> None:
+        with self.lock:
+            self._closed = True
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None

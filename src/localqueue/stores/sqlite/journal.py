@@ -7,43 +7,39 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
-from localqueue.stores.rules import check_retention
+from localqueue.stores.engine.row import from_json
+from localqueue.stores.engine.unit import Unit
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.reader import ReadsQueues
-from localqueue.stores.sqlite.rows import from_json
+from localqueue.stores.sqlite.reads import Reads
+from localqueue.stores.sqlite.rows import SQLiteRows
 from localqueue.stores.sqlite.schema import run_script
-from localqueue.stores.sqlite.tx import Tx
 
 T = TypeVar("T")
 
 SEQ_BITS = 48
 
 
-class KeepsJournal(ReadsQueues):
+class KeepsJournal(Reads):
     """The journal's part of the port, for a store that writes through `_write`."""
 
-    _write: Callable[[Callable[[Tx], Any]], Any]
+    _write: Callable[[Callable[[Unit], Any]], Any]
 
-    def enable_journal(self, *, keep_seconds: float | None = None, keep_events: int | None = None) -> None:
-        check_retention(keep_seconds, keep_events)
+    def _connection_of(self, unit: Unit) -> sqlite3.Connection:
+        assert isinstance(unit.rows, SQLiteRows)
+        return unit.rows.connection
+
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
         namespace = self.namespace_id
 
-        def work(tx: Tx) -> None:
-            tx.connection.execute(
-                "INSERT INTO lq_journals (namespace, enabled, last, keep_seconds, keep_events) VALUES (?, 1, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET enabled = 1, keep_seconds = excluded.keep_seconds, "
-                "keep_events = excluded.keep_events",
-                (namespace, namespace << SEQ_BITS, keep_seconds, keep_events),
-            )
-            run_script(tx.connection, sql.JOURNAL_ON)
-
-        self._write(work)
-
-    def disable_journal(self) -> None:
-        def work(tx: Tx) -> None:
-            tx.connection.execute("UPDATE lq_journals SET enabled = 0 WHERE namespace = ?", (self.namespace_id,))
-            if not tx.connection.execute("SELECT 1 FROM lq_journals WHERE enabled LIMIT 1").fetchone():
-                run_script(tx.connection, sql.JOURNAL_OFF)
+        def work(unit: Unit) -> None:
+            connection = self._connection_of(unit)
+            if enabled:
+                connection.execute(sql.KEEP_JOURNAL, (namespace, namespace << SEQ_BITS, keep_seconds, keep_events))
+                run_script(connection, sql.JOURNAL_ON)
+                return
+            connection.execute("UPDATE lq_journals SET enabled = 0 WHERE namespace = ?", (namespace,))
+            if not connection.execute("SELECT 1 FROM lq_journals WHERE enabled LIMIT 1").fetchone():
+                run_script(connection, sql.JOURNAL_OFF)
 
         self._write(work)
 
@@ -80,17 +76,18 @@ class KeepsJournal(ReadsQueues):
         return (last + 1 if first is None else first) - base, last - base
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        def work(tx: Tx) -> int:
+        def work(unit: Unit) -> int:
+            execute = self._connection_of(unit).execute
             first = self.namespace_id << SEQ_BITS
             end = first + (1 << SEQ_BITS)
             stop = end if through is None else min(first + max(through, 0) + 1, end)
             newest = "SELECT max(id) FROM lq_journal WHERE id > ?1 AND id < ?2"
-            tx.connection.execute(
+            execute(
                 f"UPDATE lq_journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",
                 (first, end, self.namespace_id),
             )
-            return tx.connection.execute(
-                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, stop, tx.now - older_than)
+            return execute(
+                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, stop, unit.now - older_than)
             ).rowcount
 
         removed: int = self._write(work)

@@ -1,238 +1,180 @@
-"""Reads: none of them changes anything, all of them cost the same at any backlog."""
+"""The reads of the port: none of them changes anything, all of them cost the same at any backlog."""
 
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
+from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, from_json
+from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
+from localqueue.stores.shell import Shell
+from localqueue.stores.sqlite import check
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.rows import stored_message
-from localqueue.stores.sqlite.tx import CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY
+from localqueue.stores.sqlite.connection import Reader
+
+T = TypeVar("T")
 
 _SAMPLE_OF_A_PART = 200  # messages by which the ends of a range are found
 
 
-def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
-    """Messages by state, with those that are due counted as what the next claim would make of them."""
-    until, ready, delayed, waiting, blocked, dead, expired, cancelled = connection.execute(
-        "SELECT head.until, tail.count - head.count, q.delayed, q.waiting, q.blocked, q.dead, q.expired, q.cancelled "
-        "FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
-        "JOIN lq_line AS tail ON tail.queue = q.id AND tail.part = 3 WHERE q.id = ?",
-        (queue,),
-    ).fetchone()
-    (inflight,) = connection.execute("SELECT count(*) FROM lq_line WHERE queue = ? AND part = 1", (queue,)).fetchone()
-    kept: list[int] = [ready, delayed, inflight, waiting, blocked, dead, expired, cancelled]
-    if until <= now:
-        for state, outlived, exhausted, count in _overdue(connection, queue, now):
-            kept[state] -= count
-            after = READY if state in (DELAYED, INFLIGHT) else state
-            kept[DEAD if exhausted else EXPIRED if outlived else after] += count
-    return kept
+class Reads(Shell):
+    """Reads through a `Reader`. A queue that nobody has used yet is simply empty."""
 
+    path: str
+    namespace_id: int
+    queue_ids: dict[str, int]
+    _reader: Reader
+    _clock: Callable[[], float]
 
-def _overdue(connection: sqlite3.Connection, queue: int, now: float) -> list[tuple[int, int, int, int]]:
-    """Due messages by state, whether their time to live is over, and whether they have used up their attempts."""
-    return connection.execute(
-        "SELECT state, coalesce(expires_at <= ?2, 0), 0, count(*) FROM lq_messages "
-        "WHERE queue = ?1 AND due_at <= ?2 GROUP BY 1, 2 "
-        "UNION ALL SELECT 2, coalesce(m.expires_at <= ?2, 0), coalesce(l.count - m.forgiven >= l.most, 0), count(*) "
-        "FROM lq_line AS l JOIN lq_messages AS m ON m.key = l.key "
-        "WHERE l.queue = ?1 AND l.part = 1 AND l.until <= ?2 GROUP BY 2, 3",
-        (queue, now),
-    ).fetchall()
+    def now(self) -> float:
+        return self._clock()
 
+    def _find_queue(self, name: str) -> int | None:
+        known = self.queue_ids.get(name)
+        if known is None:
+            known = self._reader.run(lambda connection: find_queue(connection, self.namespace_id, name))
+            if known is not None:
+                self.queue_ids[name] = known
+        return known
 
-def stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
-    kept = counts(connection, queue, now)
-    paused_at, dropped = connection.execute(
-        "SELECT head.since, q.dropped FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
-        "WHERE q.id = ?",
-        (queue,),
-    ).fetchone()
-    inflight = connection.execute(
-        "SELECT by, count(*), min(since), sum(since) FROM lq_line "
-        "WHERE queue = ? AND part = 1 AND until > ? GROUP BY by",
-        (queue, now),
-    ).fetchall()
-    workers = connection.execute(
-        "SELECT worker, leases, last_seen, paused_at FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
-    ).fetchall()
-    leased = sum(row[1] for row in inflight)
-    return QueueStats(
-        ready=kept[0],
-        delayed=kept[1],
-        inflight=kept[2],
-        waiting=kept[3],
-        blocked=kept[4],
-        dead=kept[5],
-        expired=kept[6],
-        cancelled=kept[7],
-        total=sum(kept),
-        by_worker_id={row[0]: row[1] for row in inflight if row[0] is not None},
-        leases_by_worker_id={row[0]: row[1] for row in workers if row[1]},
-        last_seen_by_worker_id={row[0]: row[2] for row in workers if row[2] is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(connection, queue, now) if kept[0] else None,
-        oldest_inflight_age_seconds=max(0.0, now - min(row[2] for row in inflight)) if leased else None,
-        average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
-        dropped=dropped,
-        paused=paused_at is not None,
-        paused_workers=tuple(row[0] for row in workers if row[3] is not None),
-    )
+    def _read(self, name: str, work: Callable[[sqlite3.Connection, int], T], missing: T) -> T:
+        queue = self._find_queue(name)
+        return missing if queue is None else self._reader.run(lambda connection: work(connection, queue))
 
+    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._reader.run(lambda connection: connection.execute(statement, values).fetchall())
 
-def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float:
-    """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    first = _ready_since(connection, queue)
-    (delayed,) = connection.execute(
-        "SELECT min(due_at) FROM lq_messages WHERE queue = ?1 AND due_at <= ?2 AND state = 1 "
-        "AND (expires_at IS NULL OR expires_at > ?2)",
-        (queue, now),
-    ).fetchone()
-    (lease,) = connection.execute(
-        "SELECT min(until) FROM lq_line WHERE queue = ? AND part = 1 AND until <= ?", (queue, now)
-    ).fetchone()
-    since = [at for at in (first, delayed, lease) if at is not None]
-    return max(0.0, now - min(since)) if since else 0.0
+    def _messages(self, where: str, values: Any) -> list[StoredMessage]:
+        """Messages by rows of `full_row.sql`, all of one moment."""
 
+        def work(connection: sqlite3.Connection) -> list[StoredMessage]:
+            rows = connection.execute(f"{sql.FULL_ROW} WHERE {where}", values).fetchall()
+            return [stored_message(self.ids, connection, row) for row in rows]
 
-def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
-    """When the ready message that waits longest became available: the first in line, unless priorities differ."""
-    line = "SELECT rank, position FROM lq_line WHERE queue = ? AND part = 2 ORDER BY rank"
-    first = connection.execute(f"{line}, position LIMIT 1", (queue,)).fetchone()
-    if first is None:
-        return None
-    last = connection.execute(f"{line} DESC LIMIT 1", (queue,)).fetchone()
-    if first[0] != last[0]:
-        first = connection.execute(sql.OLDEST_READY, (queue,)).fetchone()
-    return float(first[1])
+        return self._reader.run(work)
 
+    def get(self, queue: str, message_id: str) -> StoredMessage | None:
+        row = self._find_queue(queue)
+        found = self._messages("m.key = ? AND m.queue = ?", (self.ids.key_of(message_id), row))
+        return found[0] if found else None
 
-def prunable(connection: sqlite3.Connection, queue: int, state: str, ended_before: float) -> int:
-    """How many messages of a state left delivery by then."""
-    (count,) = connection.execute(
-        "SELECT count(*) FROM lq_messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?",
-        (queue, CODE[state], ended_before),
-    ).fetchone()
-    return int(count)
+    def qsize(self, queue: str) -> int:
+        return self._read(queue, lambda c, q: counts(c, q, self._clock())[READY], 0)
 
+    def load(self, queue: str) -> int:
+        return self._read(queue, lambda c, q: load(c, q, self._clock()), 0)
 
-def get(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) -> StoredMessage | None:
-    row = connection.execute(
-        f"{sql.FULL_ROW} WHERE m.key = ? AND m.queue = ?", (ids.key_of(message_id), queue)
-    ).fetchone()
-    return None if row is None else stored_message(ids, connection, row)
+    def stats(self, queue: str) -> QueueStats:
+        return self._read(queue, lambda c, q: _stats(c, q, self._clock()), QueueStats())
 
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
+    ) -> list[StoredMessage]:
+        number = self._find_queue(queue)
+        if number is None:
+            return []
+        where, order = "m.queue = :queue", "m.key"
+        values: dict[str, Any] = {"queue": number, "limit": -1 if limit is None else limit}
+        if state is not None:
+            values["state"] = CODE[state]
+            if state == STATES[INFLIGHT]:
+                where += " AND l.key IS NOT NULL"
+            elif state == STATES[READY]:
+                where += " AND m.state = 0 AND l.key IS NULL"
+            elif CODE[state] < DEAD:
+                where += " AND m.state = :state"
+            else:
+                where += " AND m.state = :state AND m.ended_at IS NOT NULL"
+                order = "m.ended_at, m.key"
+        if after is not None:
+            values["after"] = self.ids.key_of(after) or 0
+            where += (
+                " AND m.key > :after"
+                if order == "m.key"
+                else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM lq_messages WHERE key = :after)"
+            )
+        if last is not None:
+            values["last"] = last
+            where += " AND m.key <= :last"
+        return self._messages(f"{where} ORDER BY {order} LIMIT :limit", values)
 
-def scan(
-    connection: sqlite3.Connection,
-    ids: Mint,
-    queue: int,
-    state: str | None,
-    after: str | None,
-    last: int | None,
-    limit: int | None,
-) -> list[StoredMessage]:
-    where, order = "m.queue = :queue", "m.key"
-    values: dict[str, Any] = {"queue": queue, "limit": -1 if limit is None else limit}
-    if state is not None:
-        values["state"] = CODE[state]
-        if state == STATES[INFLIGHT]:
-            where += " AND l.key IS NOT NULL"
-        elif state == STATES[READY]:
-            where += " AND m.state = 0 AND l.key IS NULL"
-        elif CODE[state] < DEAD:
-            where += " AND m.state = :state"
-        else:
-            where += " AND m.state = :state AND m.ended_at IS NOT NULL"
-            order = "m.ended_at, m.key"
-    if after is not None:
-        values["after"] = ids.key_of(after) or 0
-        where += (
-            " AND m.key > :after"
-            if order == "m.key"
-            else " AND (m.ended_at, m.key) > (SELECT ended_at, key FROM lq_messages WHERE key = :after)"
+    def _splits(self, queue: str, parts: int) -> list[str]:
+        """By a sample that comes from indexes alone, so that its cost does not depend on the payloads."""
+
+        def work(connection: sqlite3.Connection, number: int) -> list[str]:
+            newest = connection.execute(
+                "SELECT key FROM lq_messages WHERE queue = ? ORDER BY key DESC LIMIT 1", (number,)
+            ).fetchone()
+            if newest is None:
+                return []
+            every = max(1, sum(counts(connection, number, self._clock())) // (parts * _SAMPLE_OF_A_PART))
+            sample = {row[0] for row in connection.execute(sql.SPLIT_SAMPLE, {"queue": number, "every": every})}
+            found = sorted(sample | {newest[0]})
+            return [self.ids.id_of(found[end]) for end in rules.ends_of_parts(len(found), parts)]
+
+        return self._read(queue, work, [])
+
+    def queues(self) -> list[str]:
+        found = self._rows("SELECT name FROM lq_queues WHERE namespace = ? ORDER BY name", (self.namespace_id,))
+        return [row[0] for row in found]
+
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        find = "SELECT name FROM lq_runs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?"
+        return [row[0] for row in self._rows(find, (self.namespace_id, after, -1 if limit is None else limit))]
+
+    def run(self, run_id: str) -> RunStats | None:
+        def work(connection: sqlite3.Connection) -> RunStats | None:
+            find = "SELECT id, total, done FROM lq_runs WHERE namespace = ? AND name = ?"
+            row = connection.execute(find, (self.namespace_id, run_id)).fetchone()
+            if row is None:
+                return None
+            states = {STATES[state]: count for state, count in connection.execute(sql.RUN_STATES, row[:1])}
+            return RunStats(run_id=run_id, total=row[1], done=row[2], **states)
+
+        return self._reader.run(work)
+
+    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+        behind = (after and self.ids.key_of(after)) or 0
+        return self._messages(
+            "r.namespace = ? AND r.name = ? AND m.run = r.id AND m.key > ? ORDER BY m.key LIMIT ?",
+            (self.namespace_id, run_id, behind, -1 if limit is None else limit),
         )
-    if last is not None:
-        values["last"] = last
-        where += " AND m.key <= :last"
-    rows = connection.execute(f"{sql.FULL_ROW} WHERE {where} ORDER BY {order} LIMIT :limit", values).fetchall()
-    return [stored_message(ids, connection, row) for row in rows]
+
+    def upstream(self, queue: str, message_id: str) -> list[str]:
+        found = self._rows(sql.UPSTREAM, (self.ids.key_of(message_id), self._find_queue(queue)))
+        return [self.ids.id_of(row[0]) for row in found]
+
+    def record(self, kind: str, key: str) -> Record | None:
+        row = self._reader.one(sql.RECORD, (self.namespace_id, kind, key))
+        return None if row is None else Record(*row)
+
+    def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
+        found = self._rows(sql.RECORDS, (self.namespace_id, kind, after, -1 if limit is None else limit))
+        return [Record(*row) for row in found]
+
+    def subscriptions(self, topic: str) -> Subscriptions:
+        def work(connection: sqlite3.Connection, queue: int) -> Subscriptions:
+            (version,) = connection.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (queue,)).fetchone()
+            find = "SELECT subscriber FROM lq_subscriptions WHERE topic = ? ORDER BY n"
+            return Subscriptions(version, tuple(row[0] for row in connection.execute(find, (queue,))))
+
+        return self._read(topic, work, Subscriptions(0, ()))
+
+    def paused(self, queue: str, *, worker: str | None = None) -> bool:
+        return self._read(queue, lambda c, q: is_paused(c, q, worker), False)
+
+    def check(self) -> CheckReport:
+        return self._reader.run(check.check)
 
 
-def splits(connection: sqlite3.Connection, ids: Mint, queue: int, parts: int, now: float) -> list[str]:
-    """By a sample that comes from indexes alone, so that its cost does not depend on the payloads."""
-    newest = connection.execute(
-        "SELECT key FROM lq_messages WHERE queue = ? ORDER BY key DESC LIMIT 1", (queue,)
-    ).fetchone()
-    if newest is None:
-        return []
-    every = max(1, sum(counts(connection, queue, now)) // (parts * _SAMPLE_OF_A_PART))
-    sample = {row[0] for row in connection.execute(sql.SPLIT_SAMPLE, {"queue": queue, "every": every})}
-    found = sorted(sample | {newest[0]})
-    return [ids.id_of(found[end]) for end in rules.ends_of_parts(len(found), parts)]
-
-
-def runs(connection: sqlite3.Connection, namespace: int, after: str, limit: int | None) -> list[str]:
-    rows = connection.execute(
-        "SELECT name FROM lq_runs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?",
-        (namespace, after, -1 if limit is None else limit),
-    ).fetchall()
-    return [row[0] for row in rows]
-
-
-def run(connection: sqlite3.Connection, namespace: int, run_id: str) -> RunStats | None:
-    row = connection.execute(
-        "SELECT id, total, done FROM lq_runs WHERE namespace = ? AND name = ?", (namespace, run_id)
-    ).fetchone()
-    if row is None:
-        return None
-    states = connection.execute(
-        "SELECT iif(l.key IS NULL, m.state, 2), count(*) FROM lq_messages AS m LEFT JOIN lq_line AS l "
-        "ON l.queue = m.queue AND l.part = 1 AND l.rank = 0 AND l.position = 0 AND l.key = m.key "
-        "WHERE m.run = ? GROUP BY 1",
-        (row[0],),
-    ).fetchall()
-    return RunStats(run_id=run_id, total=row[1], done=row[2], **{STATES[state]: count for state, count in states})
-
-
-def run_messages(
-    connection: sqlite3.Connection, ids: Mint, namespace: int, run_id: str, after: str | None, limit: int | None
-) -> list[StoredMessage]:
-    rows = connection.execute(
-        f"{sql.FULL_ROW} WHERE r.namespace = ? AND r.name = ? AND m.run = r.id AND m.key > ? ORDER BY m.key LIMIT ?",
-        (namespace, run_id, (after and ids.key_of(after)) or 0, -1 if limit is None else limit),
-    ).fetchall()
-    return [stored_message(ids, connection, row) for row in rows]
-
-
-def upstream(connection: sqlite3.Connection, ids: Mint, queue: int, message_id: str) -> list[str]:
-    rows = connection.execute(
-        "SELECT d.upstream FROM lq_dependencies AS d JOIN lq_messages AS m ON m.key = d.dependent "
-        "WHERE d.dependent = ? AND m.queue = ? ORDER BY d.upstream",
-        (ids.key_of(message_id), queue),
-    ).fetchall()
-    return [ids.id_of(row[0]) for row in rows]
-
-
-_RECORDS = "SELECT kind, key, value, version, updated_at FROM lq_records WHERE namespace = ? AND kind = ?"
-RECORD = f"{_RECORDS} AND key = ?"
-
-
-def records(connection: sqlite3.Connection, namespace: int, kind: str, after: str, limit: int | None) -> list[Record]:
-    found = connection.execute(
-        f"{_RECORDS} AND key > ? ORDER BY key LIMIT ?", (namespace, kind, after, -1 if limit is None else limit)
-    ).fetchall()
-    return [Record(*row) for row in found]
-
-
-def subscriptions(connection: sqlite3.Connection, queue: int) -> Subscriptions:
-    (version,) = connection.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (queue,)).fetchone()
-    rows = connection.execute("SELECT subscriber FROM lq_subscriptions WHERE topic = ? ORDER BY n", (queue,)).fetchall()
-    return Subscriptions(version, tuple(row[0] for row in rows))
+def find_queue(connection: sqlite3.Connection, namespace: int, name: str) -> int | None:
+    find = "SELECT id FROM lq_queues WHERE namespace = ? AND name = ?"
+    row = connection.execute(find, (namespace, name)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def is_paused(connection: sqlite3.Connection, queue: int, worker: str | None = None) -> bool:
@@ -245,10 +187,100 @@ def is_paused(connection: sqlite3.Connection, queue: int, worker: str | None = N
     return row is not None and row[0] is not None
 
 
-def next_expiry(connection: sqlite3.Connection, queue: int, now: float) -> float:
-    """When the next ready or blocked message outlives its time, which makes room."""
-    (due,) = connection.execute(
-        "SELECT coalesce(min(due_at), 9e999) FROM lq_messages WHERE queue = ? AND due_at > ? AND state IN (0, 4)",
-        (queue, now),
-    ).fetchone()
-    return float(due)
+def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
+    """Messages by state, with those that are due counted as what the next claim would make of them."""
+    kept: list[int]
+    until, *kept = connection.execute(sql.COUNTS, (queue,)).fetchone()
+    if until <= now:
+        for state, outlived, exhausted, count in connection.execute(sql.OVERDUE, (queue, now)).fetchall():
+            kept[state] -= count
+            after = READY if state in (DELAYED, INFLIGHT) else state
+            kept[DEAD if exhausted else EXPIRED if outlived else after] += count
+    return kept
+
+
+def load(connection: sqlite3.Connection, queue: int, now: float) -> int:
+    """Messages that count against capacity."""
+    found = counts(connection, queue, now)
+    return found[READY] + found[BLOCKED]
+
+
+def _stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
+    kept = counts(connection, queue, now)
+    (dropped,) = connection.execute("SELECT dropped FROM lq_queues WHERE id = ?", (queue,)).fetchone()
+    inflight = connection.execute(sql.LEASED_BY, (queue, now)).fetchall()
+    workers = connection.execute(
+        "SELECT worker, leases, last_seen, paused_at FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
+    ).fetchall()
+    leased = sum(row[1] for row in inflight)
+    return QueueStats(
+        **dict(zip(STATES, kept, strict=True)),
+        total=sum(kept),
+        by_worker_id={row[0]: row[1] for row in inflight if row[0] is not None},
+        leases_by_worker_id={row[0]: row[1] for row in workers if row[1]},
+        last_seen_by_worker_id={row[0]: row[2] for row in workers if row[2] is not None},
+        oldest_ready_age_seconds=_oldest_ready_age(connection, queue, now) if kept[READY] else None,
+        oldest_inflight_age_seconds=max(0.0, now - min(row[2] for row in inflight)) if leased else None,
+        average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
+        dropped=dropped,
+        paused=is_paused(connection, queue),
+        paused_workers=tuple(row[0] for row in workers if row[3] is not None),
+    )
+
+
+def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float:
+    """Age of the message that has been available longest, counting those that are due but not claimed since."""
+    overdue = connection.execute(sql.OVERDUE_SINCE, (queue, now)).fetchone()
+    since = [at for at in (_ready_since(connection, queue), *overdue) if at is not None]
+    return max(0.0, now - min(since)) if since else 0.0
+
+
+def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:
+    """When the ready message that waits longest became available: the first in line, unless priorities differ."""
+    line = "SELECT rank, position FROM lq_line WHERE queue = ? AND part = 2 ORDER BY rank"
+    first = connection.execute(f"{line}, position LIMIT 1", (queue,)).fetchone()
+    if first is None:
+        return None
+    last = connection.execute(f"{line} DESC LIMIT 1", (queue,)).fetchone()
+    if first[0] != last[0]:
+        first = connection.execute(sql.OLDEST_READY, (queue, 1)).fetchone()
+    return float(first[1])
+
+
+def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredMessage:
+    """A message from a row of `full_row.sql`."""
+    (key, queue, state, payload, codec, priority, attempts, created_at, available_at, last_error, failed_at, dedupe_key,
+     ordering_key, expires_at, run_id, headers, waiting_on, history, token, until, since, by,
+     forgiven) = row  # fmt: skip
+    if token is not None:
+        state, attempts = INFLIGHT, token
+    finished = _finished_attempts(connection, key) if history else []
+    return StoredMessage(
+        ids.id_of(key), queue, STATES[state], payload, codec, priority, attempts, created_at, available_at, until, by,
+        from_json(last_error), failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
+        rules.history(finished, attempts=attempts, leased_at=since, leased_by=by), forgiven,
+    )  # fmt: skip
+
+
+def _finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.Attempt]:
+    rows = connection.execute(
+        "SELECT attempt, event, at, leased_at, leased_by, error FROM lq_attempts WHERE message = ? ORDER BY n", (key,)
+    ).fetchall()
+    return [rules.Attempt(*row)._replace(error=from_json(row[5])) for row in rows]
+
+
+def claimed_message(
+    ids: Mint, queue: str, key: int, token: int, row: tuple[Any, ...], since: float, until: float, by: str | None = None
+) -> StoredMessage | None:
+    """A message that was just leased, from the columns of `claimed_message.sql`; None if more has to be read for it."""
+    (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run, last_error,
+     failed_at, history) = row  # fmt: skip
+    if history or run is not None:
+        return None
+    leased: dict[str, Any] = {"type": "leased", "at": since, "attempt": token}
+    if by is not None:
+        leased["leased_by"] = by
+    return StoredMessage(
+        ids.id_of(key), queue, "inflight", payload, codec, priority, token, created_at, available_at, until, by,
+        from_json(last_error), failed_at, dedupe_key, ordering_key, expires_at, None, headers, 0, (leased,),
+    )  # fmt: skip

@@ -1,77 +1,485 @@
-"""From rows to the port's messages."""
+"""The rows of a file: what the engine is given of them, and how what it decided is written down."""
 
 from __future__ import annotations
 
-import json
+import functools
 import sqlite3
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from localqueue.errors import IdTaken, RecordConflict
+from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.port import STATES, StoredMessage
-from localqueue.stores.sqlite.tx import INFLIGHT
+from localqueue.stores.engine.operations import note_removed
+from localqueue.stores.engine.port import Found, Insert, Run, Wanted, Writes
+from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY, Row, to_json
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.port import (
+    HISTORY_LIMIT,
+    STATES,
+    Lease,
+    LeaseRequest,
+    Record,
+    RecordWrite,
+    StoredMessage,
+)
+from localqueue.stores.sqlite import reads
+from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.reads import claimed_message, stored_message
+
+if TYPE_CHECKING:
+    from localqueue.stores.sqlite.store import SQLiteQueueStore
+
+Execute = Callable[..., sqlite3.Cursor]
+
+_KEPT = tuple(code for code, name in enumerate(STATES) if name not in ("ready", "inflight"))  # have a column in queues
+_SIZES = (1, 8, 64, 500)  # of lists in a statement, so that there are few different ones
 
 
-def from_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+@functools.cache
+def _rows_where(condition: str, count: int) -> str:
+    return f"{sql.ROWS} WHERE {condition.replace('...', ', '.join('?' * count))}"
 
 
-def finished_attempts(connection: sqlite3.Connection, key: int) -> list[rules.Attempt]:
-    rows = connection.execute(
-        "SELECT attempt, event, at, leased_at, leased_by, error FROM lq_attempts WHERE message = ? ORDER BY n", (key,)
-    ).fetchall()
-    return [
-        rules.Attempt(attempt, event, at, leased_at, leased_by, from_json(error))
-        for attempt, event, at, leased_at, leased_by, error in rows
-    ]
+def _lists(values: Iterable[Any]) -> Iterable[list[Any]]:
+    """The values in lists of a few sizes, filled up with NULL."""
+    rest = list(values)
+    for start in range(0, len(rest), _SIZES[-1]):
+        part = rest[start : start + _SIZES[-1]]
+        size = next(size for size in _SIZES if size >= len(part))
+        yield part + [None] * (size - len(part))
 
 
-def stored_message(ids: Mint, connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredMessage:
-    """A message from a row of `full_row.sql`."""
-    (key, queue, state, payload, codec, priority, attempts, created_at, available_at, last_error, failed_at, dedupe_key,
-     ordering_key, expires_at, run_id, headers, waiting_on, history, token, until, since, by,
-     forgiven) = row  # fmt: skip
+def row_of(found: tuple[Any, ...]) -> Row:
+    """A row of `rows.sql`."""
+    (key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, forgiven, waiting_on,
+     dependents, history, run, ordering_key, dedupe_key, last_error, failed_at, token, until, since, by,
+     most) = found  # fmt: skip
     if token is not None:
         state, attempts = INFLIGHT, token
-    finished = finished_attempts(connection, key) if history else []
-    return StoredMessage(
-        id=ids.id_of(key),
-        queue=queue,
-        state=STATES[state],
-        payload=payload,
-        codec=codec,
-        priority=priority,
-        attempts=attempts,
-        created_at=created_at,
-        available_at=available_at,
-        leased_until=until,
-        leased_by=by,
-        last_error=from_json(last_error),
-        failed_at=failed_at,
-        dedupe_key=dedupe_key,
-        ordering_key=ordering_key,
-        expires_at=expires_at,
-        run_id=run_id,
-        headers=headers,
-        waiting_on=waiting_on,
-        history=rules.history(finished, attempts=attempts, leased_at=since, leased_by=by),
-        forgiven=forgiven,
-    )
-
-
-def claimed_message(
-    ids: Mint, queue: str, key: int, token: int, row: tuple[Any, ...], since: float, until: float, by: str | None = None
-) -> StoredMessage | None:
-    """A message that was just leased, from the columns of `claimed_message.sql`; None if more has to be read for it."""
-    (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run, last_error,
-     failed_at, history) = row  # fmt: skip
-    if history or run is not None:
-        return None
-    leased: dict[str, Any] = {"type": "leased", "at": since, "attempt": token}
-    if by is not None:
-        leased["leased_by"] = by
-    return StoredMessage(
-        ids.id_of(key), queue, "inflight", payload, codec, priority, token, created_at, available_at, until, by,
-        None if last_error is None else json.loads(last_error), failed_at, dedupe_key, ordering_key, expires_at, None,
-        headers, 0, (leased,),
+    return Row(
+        key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, until, since, by, most,
+        forgiven, waiting_on, dependents, history, run, ordering_key, dedupe_key, last_error, failed_at,
     )  # fmt: skip
+
+
+def attempt_values(key: int, past: StoredMessage) -> list[tuple[Any, ...]]:
+    """The attempts a message had elsewhere, for `insert_attempt.sql`."""
+    return [(key, n, *one[:5], to_json(one.error)) for n, one in enumerate(rules.attempts_of(past.history), 1)]
+
+
+class SQLiteRows:
+    """The engine's `Rows` inside a write transaction of a connection."""
+
+    journalled = False  # triggers write the journal
+
+    def __init__(self, store: SQLiteQueueStore, connection: sqlite3.Connection) -> None:
+        self.store = store
+        self.connection = connection
+        self.execute: Execute = connection.execute
+        self.new_queues: dict[str, int] = {}
+
+    @property
+    def ids(self) -> Mint:
+        return self.store.ids
+
+    # queues
+
+    def queue(self, name: str) -> int:
+        known = self.store.queue_ids.get(name) or self.new_queues.get(name)
+        if known is None:
+            known = int(self.execute(sql.MAKE_QUEUE, (self.store.namespace_id, name)).fetchall()[0][0])
+            self.execute(sql.MAKE_LINE, (known,))
+            self.new_queues[name] = known
+        return known
+
+    def find_queue(self, name: str) -> int | None:
+        known = self.store.queue_ids.get(name) or self.new_queues.get(name)
+        return known or reads.find_queue(self.connection, self.store.namespace_id, name)
+
+    def queue_name(self, queue: int) -> str:
+        return str(self.execute("SELECT name FROM lq_queues WHERE id = ?", (queue,)).fetchone()[0])
+
+    def subscription_version(self, topic: int) -> int:
+        return int(self.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (topic,)).fetchone()[0])
+
+    # rows in
+
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        return [row_of(found) for found in self.execute(statement, values).fetchall()]
+
+    def _rows_of(self, condition: str, values: Iterable[Any], *first: Any) -> list[Row]:
+        """Rows by a list of values, which stands for the dots of the condition."""
+        found: list[Row] = []
+        for part in _lists(values):
+            found += self._rows(_rows_where(condition, len(part)), (*first, *part))
+        return found
+
+    def fetch(self, wanted: Wanted) -> Found:
+        edges: list[tuple[int, int]] = []
+        for upstream in wanted.dependents:
+            edges += self.execute("SELECT upstream, dependent FROM lq_dependencies WHERE upstream = ?", (upstream,))
+        keys = wanted.keys.union(dependent for _, dependent in edges)
+        rows = self._rows_of("m.key IN (...)", keys)
+        for queue, names in _by_queue(wanted.holders).items():
+            rows += self._rows_of("m.ended_at IS NULL AND m.queue = ? AND m.dedupe_key IN (...)", names, queue)
+        for queue, names in _by_queue(wanted.heads).items():
+            rows += self._rows_of("m.state IN (0, 1) AND m.queue = ? AND m.ordering_key IN (...)", names, queue)
+        for (queue, ordering_key), behind in wanted.behind.items():
+            rows += self._rows(sql.ROWS + sql.NEXT_OF_KEY, (queue, ordering_key, behind))
+        return Found(rows, edges)
+
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        (until,) = self.execute("SELECT until FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
+        if until > now:
+            return []
+        rows = self._rows(sql.ROWS + sql.EXPIRED_LEASES, (queue, now, limit))
+        rows += self._rows(sql.ROWS + sql.DUE_ROWS, (queue, now, limit))
+        if not rows:
+            self.timers_settled(queue)
+        return sorted(rows, key=lambda row: (row.due_at or 0.0, row.key))[:limit]
+
+    def timers_settled(self, queue: int) -> None:
+        until = self.execute(sql.NEXT_DUE, (queue,)).fetchone()[0]
+        self.execute("UPDATE lq_line SET until = ? WHERE queue = ? AND part = 0", (until, queue))
+
+    def oldest(self, queue: int, limit: int) -> list[Row]:
+        keys = [key for key, _ in self.execute(sql.OLDEST_READY, (queue, limit)).fetchall()]
+        rows = {row.key: row for row in self._rows_of("m.key IN (...)", keys)}
+        return [rows[key] for key in keys]
+
+    def oldest_blocked(self, queue: int) -> Row | None:
+        where = " WHERE m.queue = ? AND m.ordering_key IS NOT NULL AND m.state = 4 ORDER BY m.key LIMIT 1"
+        return next(iter(self._rows(sql.ROWS + where, (queue,))), None)
+
+    def load(self, queue: int, now: float, up_to: int) -> int:
+        return reads.load(self.connection, queue, now)
+
+    def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
+        find = "SELECT upstream, dependent FROM lq_dependencies WHERE dependent = ?"
+        return [edge for key in dependents for edge in self.execute(find, (key,)).fetchall()]
+
+    def removed(self, keys: Iterable[int]) -> set[int]:
+        find = "SELECT key FROM lq_removed WHERE key = ?"
+        return {key for key in keys if self.execute(find, (key,)).fetchone()}
+
+    def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
+        return {key: self.message(key) for key in keys}
+
+    def message(self, key: int) -> StoredMessage:
+        found = self.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
+        return stored_message(self.ids, self.connection, found)
+
+    def ended(self, queue: int, state: int) -> list[Row]:
+        where = " WHERE m.queue = ? AND m.state = ? AND m.ended_at IS NOT NULL ORDER BY m.ended_at, m.key"
+        return self._rows(sql.ROWS + where, (queue, state))
+
+    def runs(self, names: Iterable[str]) -> dict[str, Run]:
+        found = {}
+        for name in names:
+            run, cancelled_at = self.execute(sql.ENTER_RUN, (self.store.namespace_id, name)).fetchall()[0]
+            found[name] = Run(run, cancelled_at is not None)
+        return found
+
+    def cancel(self, name: str, now: float) -> list[Row]:
+        run = self.execute(sql.CANCEL_RUN, (now, self.store.namespace_id, name)).fetchall()
+        return [] if not run else self._rows(f"{sql.ROWS} WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC", run[0])
+
+    # rows out
+
+    def write(self, writes: Writes, now: float) -> None:
+        counts = Counts(self.execute)
+        many = self.connection.executemany
+        if writes.inserts:
+            try:
+                self._insert(writes.inserts, counts, now)
+            except sqlite3.IntegrityError as error:
+                raise IdTaken("a message id of this commit is in use") from error
+        if writes.edges:
+            many("INSERT INTO lq_dependencies (upstream, dependent) VALUES (?, ?)", writes.edges)
+        for row, n, attempt in writes.attempts:
+            self.execute(sql.INSERT_ATTEMPT, (row.key, n, *attempt[:5], to_json(attempt.error)))
+            if n > HISTORY_LIMIT:
+                self.execute("DELETE FROM lq_attempts WHERE message = ? AND n = ?", (row.key, n - HISTORY_LIMIT))
+        for row in writes.updates.values():
+            self._update(row, counts)
+        if writes.removed:
+            many(
+                "INSERT OR IGNORE INTO lq_removed VALUES (?, ?)",
+                [(key, JOURNAL_CODES[why]) for key, why in writes.removed.items()],
+            )
+        for row in writes.deletes.values():
+            self.execute("DELETE FROM lq_messages WHERE key = ?", (row.key,))
+            self._leave(row, counts)
+            if row.history:
+                self.execute("DELETE FROM lq_attempts WHERE message = ?", (row.key,))
+        if writes.freed:
+            many("DELETE FROM lq_dependencies WHERE upstream = ?", [(key,) for key in writes.freed])
+        if writes.forgotten:
+            many("DELETE FROM lq_dependencies WHERE dependent = ?", [(key,) for key in writes.forgotten])
+        for run, change in writes.runs.items():
+            add = "UPDATE lq_runs SET total = total + ?, done = done + ? WHERE id = ?"
+            self.execute(add, (change.total, change.done, run))
+        for queue, dropped in writes.dropped.items():
+            self.execute("UPDATE lq_queues SET dropped = dropped + ? WHERE id = ?", (dropped, queue))
+        counts.write()
+
+    def _insert(self, inserts: Sequence[Insert], counts: Counts, now: float) -> None:
+        """A message with a past comes after its attempts, so that the journal does not take them for new, and is dated
+        by itself: the journal's last entries are about it."""
+        plain = inserts
+        if any(message.past is not None for _, message in inserts):
+            plain = [one for one in inserts if one.message.past is None]
+            for one in inserts:
+                if one.message.past is not None:
+                    self.connection.executemany(sql.INSERT_ATTEMPT, attempt_values(one.row.key, one.message.past))
+                    self._insert_rows([one], counts)
+                    self._date_entries(one, now)
+        self._insert_rows(plain, counts)
+
+    def _insert_rows(self, inserts: Sequence[Insert], counts: Counts) -> None:
+        line = []
+        values = []
+        for row, message in inserts:
+            due = row.due_at
+            values.append(
+                (
+                    row.key, row.queue, row.state, row.priority, row.attempts, row.created_at, row.available_at,
+                    message.payload, message.codec, message.headers, due, row.forgiven, row.history, row.dependents,
+                    row.waiting_on, row.run, row.ordering_key, row.dedupe_key, row.expires_at, row.last_error,
+                    row.failed_at, row.ended_at,
+                )
+            )  # fmt: skip
+            if row.state == READY:
+                line.append((row.queue, -row.priority, row.available_at, row.key, row.attempts, row.expires_at))
+            counts.add(row.queue, row.state, 1)
+            if due is not None:
+                counts.due(row.queue, due)
+        self.connection.executemany(sql.INSERT_MESSAGE, values)
+        self.connection.executemany(sql.ENTER_LINE, line)
+
+    def _date_entries(self, one: Insert, now: float) -> None:
+        row, message = one
+        options = rules.kept_options(
+            priority=row.priority,
+            dedupe_key=row.dedupe_key,
+            ordering_key=row.ordering_key,
+            run_id=message.run_id,
+            headers=message.headers,
+            delay=row.available_at - now,
+            ttl=None if row.expires_at is None else row.expires_at - now,
+        )
+        self.execute(sql.DATE_ENTRIES, (now, row.key, self.store.namespace_id, to_json(options)))
+
+    def _update(self, row: Row, counts: Counts) -> None:
+        if row.state == INFLIGHT:
+            self.execute(sql.MARK_MESSAGE, (row.key, row.waiting_on, row.dependents))
+            return
+        before, due = row.before, row.due_at
+        assert before is not None
+        moved = (before.state, before.available_at, before.expires_at) != (row.state, row.available_at, row.expires_at)
+        if moved:
+            self._leave(row, counts)
+        self.execute(
+            sql.MOVE_MESSAGE,
+            (
+                row.key, row.state, row.attempts, row.available_at, due, row.ended_at, row.expires_at, row.last_error,
+                row.failed_at, row.forgiven, row.history, row.waiting_on, row.dependents,
+            ),
+        )  # fmt: skip
+        if moved:
+            if row.state == READY:
+                place = (row.queue, -row.priority, row.available_at, row.key, row.attempts, row.expires_at)
+                self.execute(sql.ENTER_LINE, place)
+            counts.add(row.queue, row.state, 1)
+            if due is not None:
+                counts.due(row.queue, due)
+
+    def _leave(self, row: Row, counts: Counts) -> None:
+        """Take a message from where the store has it. A lease of a deleted message goes with it, by a trigger."""
+        before = row.before
+        assert before is not None
+        if before.state == INFLIGHT:
+            end = "DELETE FROM lq_line WHERE queue = ? AND part = 1 AND rank = 0 AND position = 0 AND key = ?"
+            self.execute(end, (row.queue, row.key))
+        elif before.state == READY:
+            self.execute(sql.LEAVE_LINE, (row.queue, -row.priority, before.available_at, row.key))
+        counts.add(row.queue, before.state, -1)
+
+    def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
+        return write_records(self.store, self.execute, now, writes)
+
+    # claiming
+
+    def paused(self, queue: int, worker: str | None) -> bool:
+        since, pauses = self.execute(
+            "SELECT since, most FROM lq_line WHERE queue = ? AND part = 0", (queue,)
+        ).fetchone()
+        return since is not None or (pauses is not None and reads.is_paused(self.connection, queue, worker))
+
+    def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        rows = self.execute(sql.NEXT_IN_LINE, (queue, request.limit)).fetchall()
+        if not rows:
+            return []
+        until, last = now + request.timeout, rows[-1][:3]
+        leases = (until, now, request.leased_by, request.max_attempts, queue, *last)
+        self.execute(sql.LEASE_UP_TO, leases)
+        self.execute(sql.LEAVE_LINE_UP_TO, (queue, *last))
+        counts = Counts(self.execute)
+        counts.add(queue, READY, -len(rows))
+        counts.due(queue, until)
+        counts.write()
+        mortal = [(row[2],) for row in rows if row[12] is not None]
+        if mortal:  # whether they have expired is decided when the lease ends
+            self.connection.executemany("UPDATE lq_messages SET due_at = NULL WHERE key = ?", mortal)
+        if request.leased_by is not None and request.counted:
+            self.execute(sql.COUNT_LEASES, (queue, request.leased_by, len(rows)))
+        messages = []
+        for row in rows:
+            key, token = row[2], row[3] + 1
+            message = claimed_message(self.ids, request.queue, key, token, row[4:], now, until, request.leased_by)
+            messages.append(with_record(self.store, self.execute, request, message or self.message(key)))
+        return messages
+
+    def renew(self, lease: Lease, until: float) -> float | None:
+        queue, key = self.find_queue(lease.queue), self.ids.key_of(lease.id)
+        if not self.execute(sql.RENEW_LEASE, (until, queue, key, lease.token)).rowcount or queue is None:
+            return None
+        counts = Counts(self.execute)
+        counts.due(queue, until)
+        counts.write()
+        return until
+
+    # operations
+
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        remove = "DELETE FROM lq_subscriptions WHERE topic = ? AND subscriber = ?"
+        changed = self.execute(sql.ADD_SUBSCRIPTION if wanted else remove, (topic, subscriber)).rowcount
+        if changed:
+            self.execute("UPDATE lq_queues SET subscriptions = subscriptions + 1 WHERE id = ?", (topic,))
+        return bool(changed)
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        """Pause the queue, or one worker on it; without a time, resume it."""
+        if worker is None:
+            self.execute("UPDATE lq_line SET since = ? WHERE queue = ? AND part = 0", (at, queue))
+            return
+        self.execute(sql.PAUSE_WORKER, (queue, worker, at))
+        # Tells claims to look at the worker, and those who wait in other processes that something changed.
+        self.execute("UPDATE lq_line SET most = coalesce(most, 0) + 1 WHERE queue = ? AND part = 0", (queue,))
+
+    def remove(self, unit: Unit, queue: int, where: str, values: tuple[Any, ...], why: str) -> int:
+        """Delete messages of a queue with what belongs to them, and remember that they were not acked."""
+        many = self.connection.executemany
+        found = self.execute(f"SELECT key, state FROM lq_messages WHERE {where}", values).fetchall()
+        keys = [(key,) for key, _ in found]
+        if unit.observed:
+            note_removed(unit, self._rows_of("m.key IN (...)", [key for key, _ in found]), why)
+        code = JOURNAL_CODES[why]
+        many("INSERT OR IGNORE INTO lq_removed VALUES (?, ?)", [(key, code) for (key,) in keys])
+        self.execute(f"DELETE FROM lq_messages WHERE {where}", values)
+        many("DELETE FROM lq_attempts WHERE message = ?", keys)
+        many("DELETE FROM lq_dependencies WHERE dependent = ?", keys)
+        counts = Counts(self.execute)
+        for state, count in Counter(state for _, state in found if state > INFLIGHT or state == DELAYED).items():
+            counts.add(queue, state, -count)
+        counts.write()
+        unit.changed_queues.add(queue)
+        return len(keys)
+
+    def clear(self, queue: int) -> None:
+        """Let a queue whose messages are all gone be as if it had never had one."""
+        self.execute("DELETE FROM lq_workers WHERE queue = ? AND paused_at IS NULL", (queue,))
+        self.execute("UPDATE lq_workers SET leases = 0, last_seen = NULL WHERE queue = ?", (queue,))
+        self.execute("DELETE FROM lq_line WHERE queue = ? AND part IN (1, 2)", (queue,))
+        self.execute(sql.PURGE_LINE, (queue,))
+        self.execute(sql.PURGE_COUNTS, (queue,))
+
+
+class Counts:
+    """The counts of queues that a write changes, and their next timers."""
+
+    __slots__ = ("_arrivals", "_departures", "_due", "_execute", "_states")
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._arrivals: dict[int, int] = {}
+        self._departures: dict[int, int] = {}
+        self._states: dict[int, list[int]] = {}
+        self._due: dict[int, float] = {}
+
+    def add(self, queue: int, state: int, by: int) -> None:
+        """A state has a column of its own, or the arrivals and departures that make up the ready count."""
+        if state == READY:
+            side = self._arrivals if by > 0 else self._departures
+            side[queue] = side.get(queue, 0) + abs(by)
+        elif state != INFLIGHT:
+            self._states.setdefault(queue, [0] * len(STATES))[state] += by
+
+    def due(self, queue: int, at: float) -> None:
+        if at < self._due.get(queue, rules.NEVER):
+            self._due[queue] = at
+
+    def write(self) -> None:
+        for queue, count in self._arrivals.items():
+            self._execute(sql.COUNT_ARRIVALS, (count, queue))
+        for queue in self._departures.keys() | self._due.keys():
+            due = self._due.get(queue, rules.NEVER)
+            self._execute(sql.COUNT_DEPARTURES, (self._departures.get(queue, 0), due, queue))
+        for queue, counts in self._states.items():
+            self._execute(sql.COUNT_STATES, (*(counts[state] for state in _KEPT), queue))
+
+
+def _by_queue(keys: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for queue, name in keys:
+        found.setdefault(queue, []).append(name)
+    return found
+
+
+def with_record(
+    store: SQLiteQueueStore, execute: Execute, request: LeaseRequest, message: StoredMessage
+) -> StoredMessage:
+    """The message with what the ledger says about its dedupe key."""
+    if request.ledger is None or message.dedupe_key is None:
+        return message
+    key = f"{request.queue}:{message.dedupe_key}"
+    row = execute(sql.RECORD, (store.namespace_id, request.ledger, key)).fetchone()
+    return message if row is None else message._replace(record=Record(*row))
+
+
+def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> list[int]:
+    """Set or delete records; their new versions. A version is never used again, so a stale `expect` can not match by
+    chance."""
+    versions = []
+    for write in writes:
+        version = 0 if write.value is None else store.ids.reserve()
+        if not _write_record(store, execute, now, write, version):
+            raise RecordConflict(
+                f"record {write.key!r} of kind {write.kind!r} is in version {_version(store, execute, write)}, not "
+                f"{write.expect}; nothing was changed"
+            )
+        versions.append(version)
+    return versions
+
+
+def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite, version: int) -> bool:
+    """Whether the record was in the version that the write expects; then it is written."""
+    kind, key, value, expect = write
+    if value is None:
+        changed = execute(sql.DELETE_RECORD, (store.namespace_id, kind, key, expect)).rowcount
+        return changed > 0 or (not expect and _version(store, execute, write) == 0)
+    values = (store.namespace_id, kind, key, value, version, now)
+    if expect is None:
+        return execute(sql.SET_RECORD, values).rowcount > 0
+    if expect == 0:
+        return execute(sql.ADD_RECORD, values).rowcount > 0
+    return execute(sql.REPLACE_RECORD, (*values, expect)).rowcount > 0
+
+
+def _version(store: SQLiteQueueStore, execute: Execute, write: RecordWrite) -> int:
+    find = "SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?"
+    row = execute(find, (store.namespace_id, write.kind, write.key)).fetchone()
+    return 0 if row is None else int(row[0])

@@ -17,7 +17,7 @@ from localqueue.stores.sqlite import statements as sql
 APPLICATION_ID = 0x6C71_7565  # "lque"
 
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
-MIGRATIONS: list[str] = sql.MIGRATIONS
+MIGRATIONS: list[str] = [sql.load(f"migrations/{name}") for name in ("0002_journal_options",)]
 
 
 def current_version() -> int:
@@ -126,13 +126,28 @@ def run_script(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
+def require_current(version: int, path: str) -> None:
+    """Refuse to look at a file of an older release: only opening it to write brings it up to date."""
+    if version != current_version():
+        raise QueueStoreVersionError(
+            f"{path!r} has SQLite queue schema version {version}, and this localqueue reads {current_version()}: open "
+            "it once to write, which brings it up to date",
+            path=path,
+        )
+
+
+def find_namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int] | None:
+    """Row and secret of a namespace."""
+    found: tuple[int, int] | None = connection.execute(
+        "SELECT id, secret FROM lq_namespaces WHERE name = ?", (name,)
+    ).fetchone()
+    return found
+
+
 def namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
-    """Row and secret of a namespace, made on first use."""
-    find = "SELECT id, secret FROM lq_namespaces WHERE name = ?"
-    row = connection.execute(find, (name,)).fetchone()
-    if row is None:
+    """The same, made on first use."""
+    while (found := find_namespace(connection, name)) is None:
         connection.execute(
             "INSERT INTO lq_namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
         )
-        row = connection.execute(find, (name,)).fetchone()
-    return int(row[0]), int(row[1])
+    return found

@@ -1,7 +1,8 @@
 """`SQLiteQueueStore`: the store port on one SQLite file.
 
 One connection writes, behind the lock of `Writer`; another reads, so that looking never waits for a commit. The hot
-paths (put one, lease one, ack one) are written out here; everything else goes through a `Tx`.
+paths (put one, lease one, ack one) are written out here; the other short ways are in `fast.py`, and whatever is left is
+decided by the engine.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, TypeVar, cast
 
-from localqueue.errors import IdTaken
+from localqueue.errors import IdTaken, QueueStoreMissingError
+from localqueue.events.event import PRUNED, PURGED
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
-from localqueue.stores.observing import Observed
+from localqueue.stores.engine import operations
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.leases import lease
+from localqueue.stores.engine.row import CODE
+from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
     Changes,
     Committed,
@@ -28,38 +33,35 @@ from localqueue.stores.port import (
     Settle,
     StoredMessage,
 )
-from localqueue.stores.sqlite import joining, maintain, operate, reads, schema
-from localqueue.stores.sqlite import lease as leasing
+from localqueue.stores.sqlite import backup, fast, guest, schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.changes import apply
 from localqueue.stores.sqlite.connection import (
-    SYNCHRONOUS,
+    Onlooker,
+    Reader,
+    Watch,
     connect,
     make_parent,
     patiently,
     register_clock,
-    translated,
 )
-from localqueue.stores.sqlite.enqueue import insert_batch
-from localqueue.stores.sqlite.exchange import exchange, is_exchange
+from localqueue.stores.sqlite.errors import translated
 from localqueue.stores.sqlite.journal import KeepsJournal
-from localqueue.stores.sqlite.listening import ListensToQueues
-from localqueue.stores.sqlite.reader import Reader
-from localqueue.stores.sqlite.rows import claimed_message
-from localqueue.stores.sqlite.tx import Tx
-from localqueue.stores.sqlite.watch import Watch
-from localqueue.stores.sqlite.writer import Execute, Writer
+from localqueue.stores.sqlite.notify import Notifies
+from localqueue.stores.sqlite.reads import claimed_message
+from localqueue.stores.sqlite.rows import Execute, SQLiteRows
+from localqueue.stores.sqlite.writer import Unwritable, Writer
 from localqueue.stores.wake import Wake
 
 T = TypeVar("T")
 
 
-class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
+class SQLiteQueueStore(KeepsJournal, Notifies):
     """SQLite-backed queue store; the default.
 
     `durability="process"` survives the death of the process (`synchronous=NORMAL`), `"power"` also the loss of power
     (`FULL`). `timeout` is how long to wait for another process's write lock. With `shared` the file may be that of an
-    application: its tables stay as they are, ours are named `lq_...`, and the file is switched to WAL mode. Safe to
+    application: its tables stay as they are, ours are named `lq_...`, and the file is switched to WAL mode. With
+    `read_only` the store is opened to look, in a directory that may be read-only: nothing is made or changed. Safe to
     share between threads, to open from many processes, and to carry over a fork.
     """
 
@@ -72,22 +74,20 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         durability: str = "process",
         shared: bool = False,
         clock: Callable[[], float] = time.time,
+        read_only: bool = False,
     ) -> None:
-        if durability not in SYNCHRONOUS:
-            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
-        if not namespace:
-            raise ValueError("namespace cannot be empty")
-        super().__init__()
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         self.path = os.fspath(path)
-        self.durability = durability
         self._timeout = timeout
         self._shared = shared
-        self._namespace = namespace
         self._clock = clock
         self._closed = False
-        if self.path != ":memory:":
-            make_parent(self.path)
-        self._open()
+        if self.read_only:
+            self._open_to_look()
+        else:
+            if self.path != ":memory:":
+                make_parent(self.path)
+            self._open()
         fork.track(self)
 
     def _open(self) -> None:
@@ -96,22 +96,46 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         try:
             with translated(self.path):
                 patiently(lambda: schema.prepare(connection, self.path, shared=shared), self.path, self._timeout)
-                self.namespace_id, secret = patiently(
-                    lambda: schema.namespace(connection, self._namespace), self.path, self._timeout
-                )
+                found = patiently(lambda: schema.namespace(connection, self._namespace), self.path, self._timeout)
+            if self.path == ":memory:":
+                self._watch: Watch | None = None
+                self._writer = Writer(connection, path=self.path, clock=self._clock)
+                self._reader = Reader(connection, self._writer.lock, self.path)
+            else:
+                self._reader = Reader(self._connect(), threading.Lock(), self.path)
+                self._watch = Watch(self._connect, self.path)
+                self._writer = Writer(connection, path=self.path, clock=self._clock)
         except BaseException:
             connection.close()
             raise
+        self._begin(*found)
+
+    def _open_to_look(self) -> None:
+        self._watch = None
+        self._reader = Onlooker(self.path, self._timeout)
+        self._writer = cast("Writer", Unwritable(self._require_writable))
+        try:
+            found = self._reader.run(self._find_namespace)
+        except BaseException:
+            self._reader.close()
+            raise
+        self._begin(*found)
+
+    def _find_namespace(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        version = schema.recognise(connection, self.path, shared=self._shared)
+        found = schema.find_namespace(connection, self._namespace) if version else None
+        if found is None:
+            what = f"namespace {self._namespace!r} in the store" if version else "store"
+            raise QueueStoreMissingError(f"there is no {what} at {self.path!r}", path=self.path)
+        schema.require_current(version, self.path)
+        return found
+
+    def _begin(self, namespace: int, secret: int) -> None:
+        self.namespace_id = namespace
         self.ids = Mint(secret)
         self.queue_ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
-        self._writer = Writer(connection, path=self.path, clock=self._clock)
-        if self.path == ":memory:":
-            self._reader = Reader(connection, self._writer.lock, self.path)
-            self._watch: Watch | None = None
-        else:
-            self._reader = Reader(self._connect(), threading.Lock(), self.path)
-            self._watch = Watch(self._connect, self.path)
         self._wake = Wake(None if self._watch is None else self._version)
 
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
@@ -121,54 +145,48 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         return connection
 
     @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @property
     def url(self) -> str:
         return "memory://" if self.path == ":memory:" else f"sqlite:///{self.path}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}, namespace={self._namespace!r})"
 
-    def now(self) -> float:
-        return self._clock()
-
-    def mint(self, count: int = 1) -> list[str]:
-        return self.ids.take(count)
-
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        if is_exchange(changes) and self._watched.seen is None:
-            assert changes.lease is not None
-            queue = self.queue_ids.get(changes.lease.queue)
+        if fast.is_step(changes):
+            queue = self.queue_ids.get(changes.settle[0].queue)
             if queue is not None:
-                return self._exchange(queue, changes)
-        return self._write(lambda tx: apply(tx, changes))
+                return self._step(queue, changes)
+        return self._write(lambda unit: apply(unit, changes))
 
-    def _exchange(self, queue: int, changes: Changes) -> Committed:
-        def work(execute: Execute, now: float) -> tuple[Committed, Tx | None]:
-            committed, tx = exchange(self, queue, changes, execute, now)
-            if tx is not None:
-                tx.flush()
-            return committed, tx
+    def _step(self, queue: int, changes: Changes) -> Committed:
+        seen = self._watched.seen
 
-        committed, tx = self._writer.run(work)
-        assert changes.lease is not None
-        self._wake.touched((changes.lease.queue,) if tx is None else tx.touched | {changes.lease.queue})
+        def work(execute: Execute, now: float) -> tuple[Committed, Unit | None, Any]:
+            committed, unit = fast.step(self, queue, changes, execute, now, seen is not None)
+            return committed, unit, None if unit is None else unit.finish()
+
+        committed, unit, transitions = self._writer.run(work)
+        self._wake.touched((changes.settle[0].queue,))
+        if unit is not None:
+            self._done(unit, transitions, seen)
         return committed
 
-    def new_tx(self, now: float, *, observed: bool = False) -> Tx:
+    def new_rows(self) -> SQLiteRows:
+        return SQLiteRows(self, self._writer.connection)
+
+    def new_unit(self, now: float, *, observed: bool) -> Unit:
         """Called by whichever thread commits; whether the work is observed is known to the one that asked for it."""
-        return Tx(self, self._writer.connection, now, observed)
+        return Unit(self.new_rows(), now, observed=observed)
 
     def commit_within(self, connection: sqlite3.Connection, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's connection to the same file."""
-        return joining.commit_within(self, connection, changes)
+        self._require_writable()
+        return guest.commit_within(self, connection, changes)
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        row = self.queue_ids.get(queue) or self._write(lambda tx: tx.queue_id(queue))
+        row = self.queue_ids.get(queue) or self._write(lambda unit: unit.rows.queue(queue))
         now = self._clock()
         while True:
             key = self.ids.reserve()
@@ -184,13 +202,15 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
     def put_batch(
         self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
     ) -> tuple[Sequence[str], float]:
-        def work(tx: Tx) -> tuple[range, float]:
-            if records:  # first, so that a batch that is refused costs little
-                operate.write_records(self, tx.connection.execute, tx.now, records)
+        def work(unit: Unit) -> tuple[range, float]:
+            rows = _rows_of(unit)
+            rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
-            insert_batch(tx, queue, payloads, codec, keys)
-            return keys, tx.now
+            number = rows.queue(queue)
+            unit.changed_queues.add(number)
+            fast.insert_batch(rows, unit.now, number, payloads, codec, keys)
+            return keys, unit.now
 
         while True:
             try:
@@ -208,15 +228,17 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
             self._wake.touched((queue,))
             return True
         settle = Settle(queue, message_id, "ack", token)
-        return self.commit(Changes(settle=(settle,), strict=False)).settled[0]
+        return self._write(lambda unit: apply(unit, Changes(settle=(settle,), strict=False))).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
+        if self.read_only:
+            self._require_writable()
         queue, _, timeout, leased_by, max_attempts, *_ = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None or (row in self._drained and not self._look_again(row, leased_by)):
             return []
         self._drained.discard(row)
-        if leasing.is_plain(request) and request.ledger is None:
+        if fast.is_plain(request) and request.ledger is None:
             now = self._clock()
             until = now + timeout
             claim = (row, now, until, max_attempts, leased_by)
@@ -231,7 +253,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
                 self._drained.add(row)
                 return []
         while True:
-            messages = self._write(lambda tx: leasing.lease(tx, request))
+            messages = self._write(lambda unit: lease(unit, request))
             if messages is not None:
                 return messages
 
@@ -243,73 +265,99 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         return paused_at is None and (ready > 0 or until <= self._clock())
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        return self._write(lambda tx: leasing.renew(tx, leases, timeout))
+        def work(unit: Unit) -> list[float | None]:
+            return [_rows_of(unit).renew(one, unit.now + timeout) for one in leases]
 
-    def _write(self, work: Callable[[Tx], T]) -> T:
+        return self._write(work)
+
+    def _write(self, work: Callable[[Unit], T]) -> T:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
-        made: list[Tx] = []
+        made: list[Unit] = []
         seen = self._watched.seen
 
-        def apply(execute: Execute, now: float) -> T:
-            tx = self.new_tx(now, observed=seen is not None)
-            made.append(tx)
-            result = work(tx)
-            tx.flush()
-            return result
+        def run(execute: Execute, now: float) -> tuple[T, Any]:
+            unit = self.new_unit(now, observed=seen is not None)
+            made.append(unit)
+            result = work(unit)
+            return result, unit.finish()
 
-        result = self._writer.run(apply)
-        self.queue_ids.update(made[-1].new_queues)
-        self._wake.touched(made[-1].touched)
-        if seen is not None:
-            seen += made[-1].transitions
+        result, transitions = self._writer.run(run)
+        self._done(made[-1], transitions, seen)
         return result
+
+    def _done(self, unit: Unit, transitions: Any, seen: Any) -> None:
+        new = _rows_of(unit).new_queues
+        self.queue_ids.update(new)
+        self._wake.touched([self._queue_name(queue) for queue in unit.changed_queues])
+        if seen is not None:
+            seen += transitions
+
+    def _queue_name(self, queue: int) -> str:
+        name = self._names.get(queue)
+        if name is None:
+            found = self._reader.one("SELECT name FROM lq_queues WHERE id = ?", (queue,))
+            name = self._names[queue] = "" if found is None else found[0]
+        return name
 
     def file(self) -> str:
         """The file that is open, whatever the working directory has become since."""
         return str(self._reader.run(lambda c: c.execute("PRAGMA database_list").fetchone()[2]))
 
-    def queue_name(self, connection: sqlite3.Connection, queue: int) -> str:
-        return str(connection.execute("SELECT name FROM lq_queues WHERE id = ?", (queue,)).fetchone()[0])
-
     # operations
 
-    def subscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, True))
-
-    def unsubscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, False))
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
+        return self._write(lambda unit: _rows_of(unit).subscribe(unit.rows.queue(topic), subscriber, wanted))
 
     def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda tx: operate.requeue(tx, queue, ids, delay))
+        return self._write(lambda unit: operations.requeue(unit, queue, ids, delay))
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        if dry_run:
-            return self._read(queue, lambda c, q: reads.prunable(c, q, state, self._clock() - older_than), 0)
-        return self._write(lambda tx: operate.prune(tx, queue, state, older_than))
+        where = "queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?"
+        number = self._find_queue(queue)
+        if dry_run or number is None:
+            values = (number, CODE[state], self._clock() - older_than)
+            found = self._reader.one(f"SELECT count(*) FROM lq_messages WHERE {where}", values)
+            return 0 if found is None else int(found[0])
+
+        def work(unit: Unit) -> int:
+            return _rows_of(unit).remove(unit, number, where, (number, CODE[state], unit.now - older_than), PRUNED)
+
+        return self._write(work)
 
     def purge(self, queue: str) -> int:
-        return self._write(lambda tx: operate.purge(tx, queue))
+        def work(unit: Unit) -> int:
+            number, rows = unit.rows.queue(queue), _rows_of(unit)
+            removed = rows.remove(unit, number, "queue = ?", (number,), PURGED)
+            rows.clear(number)
+            return removed
+
+        return self._write(work)
 
     def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda tx: operate.cancel_run(tx, run_id))
+        return self._write(lambda unit: operations.cancel_run(unit, run_id))
 
-    def pause(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, True))
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
+        def work(unit: Unit) -> None:
+            number = unit.rows.queue(queue)
+            unit.changed_queues.add(number)
+            _rows_of(unit).pause(number, worker, unit.now if paused else None)
 
-    def resume(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, False))
+        self._write(work)
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))
+        def work(unit: Unit) -> None:
+            _rows_of(unit).execute(sql.HEARTBEAT, (unit.rows.queue(queue), worker_id, unit.now, leases))
+
+        self._write(work)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         self._reader.require_open()
         if self._watch is None:
-            self._reader.run(lambda connection: maintain.backup(connection, os.fspath(path)))
+            self._reader.run(lambda connection: backup.backup(connection, os.fspath(path)))
         else:
             source = self._connect()
             try:
-                maintain.backup(source, os.fspath(path))
+                backup.backup(source, os.fspath(path))
             finally:
                 source.close()
 
@@ -325,45 +373,51 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         if self._watch is not None:
             self._watch.close()
             self._reader.connection.close()
-        self._writer.close()
+        if not self.read_only:
+            self._writer.close()
         self._wake.stir()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # fork: SQLite's record of the file locks it holds is inherited, the locks are not. So no transaction may be open
     # when the process forks, and the child closes what it inherited before it opens anything.
 
     def hold_for_fork(self) -> None:
-        self._writer.lock.acquire()
-        if self._watch is not None:
+        if not self.read_only:
+            self._writer.lock.acquire()
+        if self.path != ":memory:":
             self._reader.lock.acquire()
+        if self._watch is not None:
             self._watch.lock.acquire()
 
     def go_on_after_fork(self) -> None:
         if self._watch is not None:
             self._watch.lock.release()
+        if self.path != ":memory:":
             self._reader.lock.release()
-        self._writer.lock.release()
+        if not self.read_only:
+            self._writer.lock.release()
 
     def close_in_child(self) -> None:
+        if self.path != ":memory:":
+            self._reader.connection.close()
         if self._watch is not None:
-            for connection in (self._writer.connection, self._reader.connection, self._watch.connection):
-                if connection is not None:
-                    connection.close()
+            self._writer.connection.close()
+            if self._watch.connection is not None:
+                self._watch.connection.close()
 
     def reopen_in_child(self) -> None:
-        if self._watch is not None:
+        if self.read_only:
+            self._open_to_look()
+        elif self._watch is not None:
             self._open()
-            return
-        self._writer = Writer(self._writer.connection, path=self.path, clock=self._clock)
-        self._reader = Reader(self._writer.connection, self._writer.lock, self.path)
-        self._wake = Wake(None)
+        else:
+            self._writer = Writer(self._writer.connection, path=self.path, clock=self._clock)
+            self._reader = Reader(self._writer.connection, self._writer.lock, self.path)
+            self._wake = Wake(None)
+
+
+def _rows_of(unit: Unit) -> SQLiteRows:
+    assert isinstance(unit.rows, SQLiteRows)
+    return unit.rows
 
 
 class MemoryQueueStore(SQLiteQueueStore):

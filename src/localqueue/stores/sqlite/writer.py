@@ -14,8 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-from localqueue.errors import QueueStoreClosedError
-from localqueue.stores.sqlite.connection import translate
+from localqueue.stores.sqlite.errors import closed, translate
 
 T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
@@ -32,6 +31,22 @@ class _Ticket(Generic[T]):
         self.done = False
         self.error: BaseException | None = None
         self.value: T | None = None
+
+
+class Unwritable:
+    """Stands for the writer of a store that was opened to look."""
+
+    def __init__(self, refuse: Callable[[], None]) -> None:
+        self._refuse = refuse
+
+    def run(self, work: object) -> Any:
+        self._refuse()
+
+    def one(self, *statement: object) -> Any:
+        self._refuse()
+
+    def claim(self, *statement: object) -> Any:
+        self._refuse()
 
 
 class Writer:
@@ -83,7 +98,7 @@ class Writer:
 
     def _failure(self, error: sqlite3.Error) -> Exception:
         if self._closed:
-            return QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+            return closed(self._path)
         return error if isinstance(error, sqlite3.IntegrityError) else translate(error, self._path)
 
     def run(self, work: Work[T]) -> T:
@@ -130,7 +145,7 @@ class Writer:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise QueueStoreClosedError(f"the store at {self._path!r} is closed", path=self._path)
+            raise closed(self._path)
 
     def _begin(self) -> None:
         self._require_open()

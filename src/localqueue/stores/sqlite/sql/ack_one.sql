@@ -1,4 +1,4 @@
--- Only a message that leaves nothing else to do; any other goes through `delete_acked.sql`.
+-- Only a message that leaves nothing else to do; any other is left to the engine.
 DELETE FROM lq_messages
  WHERE key = ?1 AND history = 0 AND dependents = 0 AND run IS NULL AND ordering_key IS NULL
    AND EXISTS (SELECT 1 FROM lq_line

@@ -1,4 +1,4 @@
 UPDATE lq_messages
-   SET state = :state, attempts = :attempts, available_at = :available_at, due_at = :due_at, ended_at = :ended_at,
-       expires_at = :expires_at, last_error = coalesce(:error, last_error), failed_at = coalesce(:failed_at, failed_at)
- WHERE key = :key
+   SET state = ?2, attempts = ?3, available_at = ?4, due_at = ?5, ended_at = ?6, expires_at = ?7, last_error = ?8,
+       failed_at = ?9, forgiven = ?10, history = ?11, waiting_on = ?12, dependents = ?13
+ WHERE key = ?1

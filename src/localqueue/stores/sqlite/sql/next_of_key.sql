@@ -1,1 +1,1 @@
-SELECT key FROM lq_messages WHERE queue = ? AND ordering_key = ? AND state = 4 ORDER BY key LIMIT 1
+ WHERE m.queue = ? AND m.ordering_key = ? AND m.state = 4 AND m.key > ? ORDER BY m.key LIMIT 1

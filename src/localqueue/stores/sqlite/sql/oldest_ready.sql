@@ -1,4 +1,4 @@
--- The ready message that became available first, whatever its priority: one seek for each priority in use.
+-- The ready messages that became available first, whatever their priority: one seek for each priority in use.
 WITH RECURSIVE level (rank) AS (
   SELECT (SELECT rank FROM lq_line WHERE queue = ?1 AND part = 2 ORDER BY rank LIMIT 1)
   UNION ALL
@@ -9,8 +9,8 @@ WITH RECURSIVE level (rank) AS (
 SELECT l.key, l.position
   FROM level
   JOIN lq_line AS l ON l.queue = ?1 AND l.part = 2 AND l.rank = level.rank
-   AND (l.position, l.key) = (SELECT position, key FROM lq_line
-                               WHERE queue = ?1 AND part = 2 AND rank = level.rank ORDER BY position, key LIMIT 1)
+   AND l.key IN (SELECT key FROM lq_line
+                  WHERE queue = ?1 AND part = 2 AND rank = level.rank ORDER BY position, key LIMIT ?2)
  WHERE level.rank IS NOT NULL
  ORDER BY l.position, l.key
- LIMIT 1
+ LIMIT ?2

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from localqueue.errors import QueueError, QueueStoreError, QueueStoreLockedError
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed
-from localqueue.stores.sqlite.changes import apply
-from localqueue.stores.sqlite.connection import is_busy, register_clock, translate
-from localqueue.stores.sqlite.tx import Tx
+from localqueue.stores.sqlite.connection import register_clock
+from localqueue.stores.sqlite.errors import is_busy, translate
+from localqueue.stores.sqlite.rows import SQLiteRows
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -41,9 +43,9 @@ def commit_within(store: SQLiteQueueStore, connection: sqlite3.Connection, chang
         register_clock(connection, store.now)
         with _savepoint(store.path, connection):
             connection.execute(_TAKE_THE_WRITE_LOCK)
-            tx = Tx(store, connection, store.now())
-            committed = apply(tx, changes)
-            tx.flush()
+            unit = Unit(SQLiteRows(store, connection), store.now())
+            committed = apply(unit, changes)
+            unit.finish()
     return committed
 
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from localqueue.stores import rules
 from localqueue.stores.port import Waiter
-from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.reader import ReadsQueues
-from localqueue.stores.sqlite.watch import Watch
+from localqueue.stores.sqlite.connection import Watch
+from localqueue.stores.sqlite.reads import Reads
 from localqueue.stores.wake import StoreWaiter, Wake
 
 _ANY_CHANGE = object()  # waited for by those who can not say which queue will change
 
 
-class ListensToQueues(ReadsQueues):
+class Notifies(Reads):
     """Waiters for a store with a `Wake`. `_watch` is None when only this process can change the store."""
 
     _wake: Wake
     _watch: Watch | None
-    _clock: Callable[[], float]
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         def check() -> tuple[bool, float]:
@@ -45,7 +43,7 @@ class ListensToQueues(ReadsQueues):
 
     def _next_expiry(self, connection: sqlite3.Connection, queue: int) -> float:
         now = self._clock()
-        return reads.next_expiry(connection, queue, now) - now
+        return float(connection.execute(sql.NEXT_EXPIRY, (queue, now)).fetchone()[0]) - now
 
     def listen_run(self, run_id: str) -> Waiter:
         seen = [self.run(run_id)]

@@ -1,1 +1,0 @@
-INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec, headers) VALUES (?, ?, 0, ?, ?, ?, ?, ?)

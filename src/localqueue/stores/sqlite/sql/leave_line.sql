@@ -1,0 +1,1 @@
+DELETE FROM lq_line WHERE queue = ? AND part = 2 AND rank = ? AND position = ? AND key = ?
