@@ -152,7 +152,7 @@ def test_what_the_store_does_by_itself_while_it_claims(store: Any, clock: FakeCl
     heard.clear()
     queue.put("fresh")
     assert queue.get_message().value == "fresh"
-    assert kinds(heard) == ["enqueued", "lease_expired", "dead_lettered", "expired", "leased"]
+    assert kinds(heard) == ["enqueued", "expired", "lease_expired", "dead_lettered", "leased"]
     assert heard[1].worker == "dead worker"
     assert heard[2].error is not None and heard[2].error["type"] == "AttemptsExhausted"
 

@@ -12,8 +12,9 @@ from localqueue.stores.port import LeaseRequest, StoredMessage
 def lease(unit: Unit, request: LeaseRequest, *, settle_all: bool = False) -> list[StoredMessage] | None:
     """Claim messages.
 
-    None when so many timers had passed that it is not known yet what may be claimed: what was settled should be
-    committed, and the claim tried again. With `settle_all` it settles them in this commit.
+    So many timers may have passed that one claim does not settle all of them. Then it takes what is there, if the store
+    says that this is `claimable`, or returns None: what was settled should be committed, and the claim tried again. With
+    `settle_all` it settles them in this commit.
     """
     queue = unit.rows.find_queue(request.queue)
     if queue is None:
@@ -23,6 +24,9 @@ def lease(unit: Unit, request: LeaseRequest, *, settle_all: bool = False) -> lis
         return []
     while not settle_due(unit, queue, max_attempts=request.max_attempts, limit=A_CLAIM):
         if not settle_all:
+            unit.flush()
+            if unit.rows.claimable(queue, unit.now):
+                break
             return None
     messages = unit.rows.claim(queue, request, unit.now)
     if messages:

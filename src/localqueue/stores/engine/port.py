@@ -171,5 +171,8 @@ class Rows(Protocol):
     def paused(self, queue: int, worker: str | None) -> bool:
         """Whether the queue, or the worker on it, is handed no messages."""
 
+    def claimable(self, queue: int, now: float) -> bool:
+        """Whether there are ready messages and none of them has outlived its time, while other timers have passed."""
+
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
-        """Lease from the front of the line, with records of the ledger; no timer of the queue has passed."""
+        """Lease from the front of the line, with records of the ledger."""

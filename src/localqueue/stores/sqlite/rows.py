@@ -319,6 +319,13 @@ class SQLiteRows:
         ).fetchone()
         return since is not None or (pauses is not None and reads.is_paused(self.connection, queue, worker))
 
+    def claimable(self, queue: int, now: float) -> bool:
+        ready = "SELECT 1 FROM lq_line WHERE queue = ? AND part = 2 LIMIT 1"
+        overdue = "SELECT 1 FROM lq_messages WHERE queue = ? AND due_at <= ? AND state = 0 LIMIT 1"
+        if self.execute(ready, (queue,)).fetchone() is None:
+            return False
+        return self.execute(overdue, (queue, now)).fetchone() is None
+
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
         rows = self.execute(sql.NEXT_IN_LINE, (queue, request.limit)).fetchall()
         if not rows:
