@@ -153,8 +153,8 @@ def test_what_the_store_does_by_itself_while_it_claims(store: Any, clock: FakeCl
     queue.put("fresh")
     assert queue.get_message().value == "fresh"
     assert kinds(heard) == ["enqueued", "expired", "lease_expired", "dead_lettered", "leased"]
-    assert heard[1].worker == "dead worker"
-    assert heard[2].error is not None and heard[2].error["type"] == "AttemptsExhausted"
+    assert heard[2].worker == "dead worker"
+    assert heard[3].error is not None and heard[3].error["type"] == "AttemptsExhausted"
 
 
 def test_queues_of_one_store_each_tell_their_own_hooks(store: Any, clock: FakeClock, heard: list[Event]) -> None:

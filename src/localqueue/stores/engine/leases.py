@@ -13,8 +13,8 @@ def lease(unit: Unit, request: LeaseRequest, *, settle_all: bool = False) -> lis
     """Claim messages.
 
     So many timers may have passed that one claim does not settle all of them. Then it takes what is there, if the store
-    says that this is `claimable`, or returns None: what was settled should be committed, and the claim tried again. With
-    `settle_all` it settles them in this commit.
+    says that this is `claimable`, or returns None: what was settled should be committed, and the claim tried again.
+    With `settle_all` it settles them in this commit.
     """
     queue = unit.rows.find_queue(request.queue)
     if queue is None:
