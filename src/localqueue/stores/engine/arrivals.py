@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from localqueue.errors import QueueFull, SubscriptionsChanged
 from localqueue.stores import rules
+from localqueue.stores.engine import batch
 from localqueue.stores.engine.dependencies import wait_for
 from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
 from localqueue.stores.engine.timers import settle_all, settle_if_outlived
@@ -25,6 +26,10 @@ def enqueue(unit: Unit, changes: Changes, wiring: Wiring) -> list[Enqueued]:
     messages = changes.enqueue
     unit.enter_runs(message.run_id for message in messages if message.run_id is not None)
     queues = {name: unit.rows.queue(name) for name in dict.fromkeys(message.queue for message in messages)}
+    if batch.is_simple(unit, changes):
+        landed = batch.land(unit, messages, queues)
+        if landed is not None:
+            return landed
     done = {}
     for message in wiring.in_order(messages):
         done[message.id] = _enqueue_one(unit, message, queues[message.queue], changes.limits.get(message.queue), wiring)

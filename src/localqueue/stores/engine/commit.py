@@ -30,15 +30,13 @@ def apply(unit: Unit, changes: Changes) -> Committed:
 def prefetch(unit: Unit, changes: Changes) -> None:
     """Have everything at hand that the commit will surely need: one look at the store, and one more for what the
     messages that it settles hold."""
-    key_of, rows = unit.rows.ids.key_of, unit.rows
-    wanted = Wanted()
-    for message in changes.enqueue:
-        if message.dedupe_key is not None:
-            wanted.holders.add((rows.queue(message.queue), message.dedupe_key))
-        if message.ordering_key is not None:
-            wanted.heads.add((rows.queue(message.queue), message.ordering_key))
-        for upstream in message.after:
-            wanted.keys.add(key_of(upstream) or 0)
+    key_of = unit.rows.ids.key_of
+    queues = {name: unit.rows.queue(name) for name in {message.queue for message in changes.enqueue}}
+    wanted = Wanted(
+        keys={key_of(upstream) or 0 for message in changes.enqueue if message.after for upstream in message.after},
+        holders={(queues[one.queue], one.dedupe_key) for one in changes.enqueue if one.dedupe_key is not None},
+        heads={(queues[one.queue], one.ordering_key) for one in changes.enqueue if one.ordering_key is not None},
+    )
     settled = {key for one in changes.settle if (key := key_of(one.id)) is not None}
     wanted.keys |= settled
     wanted.keys.discard(0)

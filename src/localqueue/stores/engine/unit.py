@@ -30,12 +30,12 @@ class Unit:
         self.writes = Writes()
         self.changed_queues: set[int] = set()
         self.changed_runs: set[Any] = set()
-        self._noting = observed or rows.journalled
+        self.noting = observed or rows.journalled
         self._transitions: list[Transition] = []
         self._known: dict[int, Row | None] = {}
-        self._holders: dict[Key, Row | None] = {}
+        self.holders: dict[Key, Row | None] = {}
         self._given_up: set[Key] = set()  # dedupe keys that are free as soon as this is written
-        self._heads: dict[Key, Row | None] = {}
+        self.heads: dict[Key, Row | None] = {}
         self._behind: dict[Key, Row | None] = {}  # the first blocked one that the store has
         self._blocked: dict[Key, dict[int, Row]] = {}  # those that became blocked here
         self._edges: dict[int, list[int]] = {}  # dependents by upstream, as the store has them
@@ -51,22 +51,21 @@ class Unit:
 
     def fetch(self, wanted: Wanted) -> None:
         """Have these rows at hand."""
-        wanted.keys.difference_update(self._known)
-        wanted.holders.difference_update(self._holders)
-        wanted.heads.difference_update(self._heads)
+        wanted.keys = {key for key in wanted.keys if key not in self._known}
+        wanted.holders = {key for key in wanted.holders if key not in self.holders}
+        wanted.heads = {key for key in wanted.heads if key not in self.heads}
         if not wanted:
             return
         found = self.rows.fetch(wanted)
         self._known.update(dict.fromkeys(wanted.keys))
-        self._holders.update(dict.fromkeys(wanted.holders))
-        self._heads.update(dict.fromkeys(wanted.heads))
+        self.holders.update(dict.fromkeys(wanted.holders))
+        self.heads.update(dict.fromkeys(wanted.heads))
         self._behind.update(dict.fromkeys(wanted.behind))
-        gone = self._known.keys() - wanted.keys
         for row in found.rows:
             known = self._known.get(row.key) or row
             if wanted.behind:
                 self._line_up(row, known, wanted.behind)
-            if known is not row or row.key not in gone:  # else this unit has deleted it
+            if known is not row or row.key in wanted.keys or row.key not in self._known:  # else it was deleted here
                 self._known[row.key] = known
                 self._place(known)
         self._edges.update({key: [] for key in wanted.dependents})
@@ -77,9 +76,9 @@ class Unit:
         """Note which keys a row holds."""
         if row.state < DEAD:
             if row.dedupe_key is not None:
-                self._holders[row.queue, row.dedupe_key] = row
+                self.holders[row.queue, row.dedupe_key] = row
             if row.ordering_key is not None and row.state <= INFLIGHT:
-                self._heads[row.queue, row.ordering_key] = row
+                self.heads[row.queue, row.ordering_key] = row
 
     def _line_up(self, row: Row, known: Row, behind: dict[Key, int]) -> None:
         """Note the first of those that the store has behind a key, whatever has become of it here."""
@@ -162,17 +161,17 @@ class Unit:
     def holder(self, queue: int, dedupe_key: str) -> Row | None:
         """The live message with this dedupe key."""
         key = (queue, dedupe_key)
-        if key not in self._holders:
+        if key not in self.holders:
             self.fetch(Wanted(holders={key}))
-        row = self._holders[key]
+        row = self.holders[key]
         return row if row is not None and row.state < DEAD and self._known.get(row.key) is row else None
 
     def head(self, queue: int, ordering_key: str) -> Row | None:
         """The message of the key that is ready, delayed or inflight."""
         key = (queue, ordering_key)
-        if key not in self._heads:
+        if key not in self.heads:
             self.fetch(Wanted(heads={key}))
-        row = self._heads[key]
+        row = self.heads[key]
         return row if row is not None and row.state <= INFLIGHT and self._known.get(row.key) is row else None
 
     def run(self, name: str, *, even_cancelled: bool = False) -> Run:
@@ -244,7 +243,7 @@ class Unit:
         row.new = True
         self._known[row.key] = row
         self.writes.inserts.append(Insert(row, message))
-        if self._noting:
+        if self.noting:
             self.writes.notes.append(Note("enqueued", row, row.attempts, told=False, message=message))
         if row.ordering_key is not None:
             self._enter_key(row)
@@ -268,13 +267,13 @@ class Unit:
             key = (row.queue, row.dedupe_key)
             if key in self._given_up:
                 self.flush()
-            self._holders[key] = row
+            self.holders[key] = row
 
     def _enter_key(self, row: Row) -> None:
         assert row.ordering_key is not None
         key = (row.queue, row.ordering_key)
         if row.state <= INFLIGHT:
-            self._heads[key] = row
+            self.heads[key] = row
         elif row.state == BLOCKED:
             self._blocked.setdefault(key, {})[row.key] = row
 
@@ -375,7 +374,7 @@ class Unit:
 
     def note(self, event: str, row: Row, *, error: str | None = None, told: bool = True, lease: bool = False) -> None:
         """Note a change for the journal, and for the caller if it will not find it in the result of its call."""
-        if self._noting:
+        if self.noting:
             by, at = (row.leased_by, row.leased_at) if lease else (None, None)
             self.writes.notes.append(Note(event, row, row.attempts, by, at, error, told))
 

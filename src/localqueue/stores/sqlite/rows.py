@@ -27,6 +27,7 @@ from localqueue.stores.port import (
 )
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.inserts import insert
 from localqueue.stores.sqlite.reads import claimed_message, stored_message
 
 if TYPE_CHECKING:
@@ -235,30 +236,9 @@ class SQLiteRows:
             for one in inserts:
                 if one.message.past is not None:
                     self.connection.executemany(sql.INSERT_ATTEMPT, attempt_values(one.row.key, one.message.past))
-                    self._insert_rows([one], counts)
+                    insert(self.execute, [one], counts)
                     self._date_entries(one, now)
-        self._insert_rows(plain, counts)
-
-    def _insert_rows(self, inserts: Sequence[Insert], counts: Counts) -> None:
-        line = []
-        values = []
-        for row, message in inserts:
-            due = row.due_at
-            values.append(
-                (
-                    row.key, row.queue, row.state, row.priority, row.attempts, row.created_at, row.available_at,
-                    message.payload, message.codec, message.headers, due, row.forgiven, row.history, row.dependents,
-                    row.waiting_on, row.run, row.ordering_key, row.dedupe_key, row.expires_at, row.last_error,
-                    row.failed_at, row.ended_at,
-                )
-            )  # fmt: skip
-            if row.state == READY:
-                line.append((row.queue, -row.priority, row.available_at, row.key, row.attempts, row.expires_at))
-            counts.add(row.queue, row.state, 1)
-            if due is not None:
-                counts.due(row.queue, due)
-        self.connection.executemany(sql.INSERT_MESSAGE, values)
-        self.connection.executemany(sql.ENTER_LINE, line)
+        insert(self.execute, plain, counts)
 
     def _date_entries(self, one: Insert, now: float) -> None:
         row, message = one
