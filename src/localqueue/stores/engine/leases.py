@@ -28,6 +28,11 @@ def lease(unit: Unit, request: LeaseRequest, *, settle_all: bool = False) -> lis
             if unit.rows.claimable(queue, unit.now):
                 break
             return None
+    return claim(unit, queue, request)
+
+
+def claim(unit: Unit, queue: int, request: LeaseRequest) -> list[StoredMessage]:
+    """Take what is at the front of the line; what is consumed is acked as well."""
     messages = unit.rows.claim(queue, request, unit.now)
     if messages:
         unit.changed_queues.add(queue)

@@ -39,10 +39,15 @@ class Wanted:
 
 
 class Found(NamedTuple):
-    """The rows that were wanted, in any order, perhaps some of them twice; edges as (upstream, dependent)."""
+    """The rows that were wanted, in any order, perhaps some of them twice; edges as (upstream, dependent).
+
+    `seen` are holders and heads that a claim or an ack may still change, because the store did not keep others from
+    them: it is enough to know that they are there. None of them has outlived its time.
+    """
 
     rows: Sequence[Row]
     edges: Sequence[tuple[int, int]] = ()
+    seen: Sequence[Row] = ()
 
 
 class Run(NamedTuple):

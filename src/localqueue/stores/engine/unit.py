@@ -19,7 +19,7 @@ from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, ENDINGS, EXPIRED, 
 from localqueue.stores.port import NewMessage, Transition
 
 _AS_IT_IS: Any = object()
-_A_PAGE = 500
+_A_PAGE = 500  # ready messages that are looked for at once, where one after the other is dropped
 
 
 class Unit:
@@ -44,6 +44,7 @@ class Unit:
         self._loads: dict[int, int] = {}
         self._overfull: set[int] = set()  # queues of which not all that count were counted
         self._oldest: dict[int, list[tuple[float, int]]] = {}  # ready messages, as far as they were looked for
+        self._pages: dict[int, int] = {}  # how many were looked for at last
         self._all_ready: set[int] = set()  # queues of which all ready ones were found
         self.settled: set[int] = set()  # queues none of whose timers has passed any more
 
@@ -68,6 +69,9 @@ class Unit:
             if known is not row or row.key in wanted.keys or row.key not in self._known:  # else it was deleted here
                 self._known[row.key] = known
                 self._place(known)
+        for row in found.seen:
+            if row.key not in self._known:
+                self._place(row)
         self._edges.update({key: [] for key in wanted.dependents})
         for upstream, dependent in found.edges:
             self._edges[upstream].append(dependent)
@@ -164,7 +168,7 @@ class Unit:
         if key not in self.holders:
             self.fetch(Wanted(holders={key}))
         row = self.holders[key]
-        return row if row is not None and row.state < DEAD and self._known.get(row.key) is row else None
+        return row if row is not None and row.state < DEAD and self._known.get(row.key, row) is row else None
 
     def head(self, queue: int, ordering_key: str) -> Row | None:
         """The message of the key that is ready, delayed or inflight."""
@@ -172,7 +176,7 @@ class Unit:
         if key not in self.heads:
             self.fetch(Wanted(heads={key}))
         row = self.heads[key]
-        return row if row is not None and row.state <= INFLIGHT and self._known.get(row.key) is row else None
+        return row if row is not None and row.state <= INFLIGHT and self._known.get(row.key, row) is row else None
 
     def run(self, name: str, *, even_cancelled: bool = False) -> Run:
         """A run that still takes messages, made on first use."""
@@ -206,9 +210,10 @@ class Unit:
         line = self._oldest.get(queue)
         if not line:
             self.flush()
-            rows = self.adopt(self.rows.oldest(queue, _A_PAGE))
+            page = self._pages[queue] = min(8 * self._pages.get(queue, 0) or 1, _A_PAGE)
+            rows = self.adopt(self.rows.oldest(queue, page))
             line = self._oldest[queue] = [(row.available_at, row.key) for row in rows]
-            (self._all_ready.add if len(line) < _A_PAGE else self._all_ready.discard)(queue)
+            (self._all_ready.add if len(line) < page else self._all_ready.discard)(queue)
             if not line:
                 del self._oldest[queue]
                 blocked = self.rows.oldest_blocked(queue)
