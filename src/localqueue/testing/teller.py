@@ -1,16 +1,15 @@
-"""Rounds of random operations for `localqueue.testing.differ`: what producers, workers and operators may ask of a store.
+"""Makes up operations: what producers, workers and operators may ask of a store.
 
-An operation is a call of the port in which messages go by labels (`#1`, `#2`, ... in the order they are put), because
-every store mints its own ids. It is made from what the stores showed last, so that most of it hits something, and from
-a seed, so that a round can be repeated.
+Each is made from what the stores showed last, so that most of them hit something, and from a seed, so that a round can
+be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from localqueue.stores.port import (
     Changes,
@@ -22,6 +21,7 @@ from localqueue.stores.port import (
     RecordWrite,
     Settle,
 )
+from localqueue.testing.operation import Operation
 
 QUEUES = ("one", "two", "spill")
 RUNS = ("r", "s", "t")
@@ -40,38 +40,6 @@ _ATTEMPTS = (None, 1, 2, 3)
 _OVERFLOWS = ("reject", "drop-newest", "drop-oldest", "overflow-queue")
 
 
-class Operation(NamedTuple):
-    """One call. `advance` moves the clock; everything else is a verb of the port."""
-
-    verb: str
-    arguments: tuple[Any, ...] = ()
-    options: Mapping[str, Any] = {}
-    labels: tuple[str, ...] = ()  # of messages whose ids the call itself makes
-
-    def __str__(self) -> str:
-        given = [shown(one) for one in self.arguments] + [f"{name}={shown(one)}" for name, one in self.options.items()]
-        made = f" -> {', '.join(self.labels)}" if self.labels else ""
-        return f"{self.verb}({', '.join(given)}){made}"
-
-
-def shown(value: Any) -> str:
-    """A value as one would write it: without what is left at its default."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        defaults = value._field_defaults
-        given = [f"{n}={shown(v)}" for n, v in value._asdict().items() if n not in defaults or v != defaults[n]]
-        return f"{type(value).__name__}({', '.join(given)})"
-    if is_dataclass(value):
-        empty = type(value)()  # type: ignore[call-arg]
-        held = {f.name: getattr(value, f.name) for f in fields(value)}
-        given = [f"{n}={shown(v)}" for n, v in held.items() if v != getattr(empty, n)]
-        return f"{type(value).__name__}({', '.join(given)})"  # type: ignore[union-attr]
-    if isinstance(value, list):
-        return f"[{', '.join(map(shown, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {shown(one)}" for key, one in value.items()) + "}"
-    return repr(value)
-
-
 @dataclass
 class Situation:
     """What is known when the next operation is made up: messages as last seen by queue, and every lease there was."""
@@ -87,10 +55,10 @@ class Situation:
         return [(queue, one["id"]) for queue, one in found if not states or one["state"] in states]
 
     def current(self) -> list[Lease]:
-        held = {
-            (q, one["id"], one["attempts"]) for q, m in self.messages.items() for one in m if one["state"] == "inflight"
-        }
-        return [lease for lease in self.leases if tuple(lease) in held]
+        """The leases that are held."""
+        found = (one for all_of_it in self.messages.values() for one in all_of_it if one["state"] == "inflight")
+        held = {Lease(one["queue"], one["id"], one["attempts"]) for one in found}
+        return [lease for lease in self.leases if lease in held]
 
 
 class Teller:
