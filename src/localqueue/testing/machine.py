@@ -4,8 +4,7 @@
 
 `new_place` is called once an example and returns what opens the (at first empty) store there. That is called with
 `clock=`, and again after each crash or close when the store is `reopenable`. `LOCALQUEUE_EXAMPLES` sets how many
-examples run. Which of the messages that are due have been settled is a store's own business, so whenever time moves
-on the machine claims once from every queue before it does anything else.
+examples run. Time passes with and without a claim from every queue after it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from localqueue.stores.port import QueueStore
 from localqueue.testing.agreement import QUEUES, RUNS, WORKERS, counts_agree, messages_agree, runs_agree
 from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds, seldom
-from localqueue.testing.model import LIVE, Message
+from localqueue.testing.model import LIVE
 from localqueue.testing.replay import known_as, replay
 
 
@@ -31,13 +30,14 @@ class StoreMachine(DeliveryMachine):
 
     # time
 
-    @precondition(lambda self: not self.model.paused)
     @rule(by=seconds)
-    def time_passes(self, by: float) -> None:
+    def time_passes_unobserved(self, by: float) -> None:
         self.clock.advance(by)
         self.model.now = self.clock()
-        if not any(m.ordering_key for m in self.model.messages.values() if m.due(self.model.now)):
-            counts_agree(self.store, self.model)
+
+    @rule(by=seconds)
+    def time_passes_and_everybody_claims(self, by: float) -> None:
+        self.time_passes_unobserved(by)
         for queue in QUEUES:
             self.claim(queue, 1, 10.0, False)
 
@@ -64,7 +64,7 @@ class StoreMachine(DeliveryMachine):
     def requeue_some(self, chosen: list[int], delay: float) -> None:
         ids = [pick(self.ids if seldom(n) else self.ended(), n) for n in chosen]
         known = [self.model.messages[i] for i in ids if i in self.model.messages]
-        if known and not any(self._keeps_ttl(message) for message in known):
+        if known:
             queue = known[0].queue
             self.both(
                 lambda model: model.requeue(queue, ids, delay), lambda: self.store.requeue(queue, ids, delay=delay)
@@ -73,16 +73,11 @@ class StoreMachine(DeliveryMachine):
     @precondition(lambda self: any(m.state == "dead" for m in self.model.messages.values()))
     @rule(queue=queues, delay=pauses)
     def requeue_all_dead(self, queue: str, delay: float) -> None:
-        if not any(self._keeps_ttl(message) for message in self.model.of(queue, "dead")):
-            self.both(lambda model: model.requeue(queue, None, delay), lambda: self.store.requeue(queue, delay=delay))
+        self.both(lambda model: model.requeue(queue, None, delay), lambda: self.store.requeue(queue, delay=delay))
 
     def ended(self) -> list[str]:
         return [m.id for m in self.model.messages.values() if m.state not in LIVE]
 
-    def _keeps_ttl(self, message: Message) -> bool:
-        return message.expires_at is not None and message.expires_at > self.model.now
-
-    @precondition(lambda self: not self.model.paused)
     @rule(queue=queues, rarely=index)
     def pause(self, queue: str, rarely: int) -> None:
         if not seldom(rarely):

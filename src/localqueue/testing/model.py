@@ -2,7 +2,9 @@
 
 Slow and simple on purpose. `localqueue.testing.machine` gives it and a store the same steps and compares what they
 show. A step that raises may leave a model half changed: the machine takes a copy before, which is how "all or
-nothing" is said here. Nothing runs in the background: what has fallen due is settled by the next claim.
+nothing" is said here. Nothing runs in the background. What has fallen due is settled by the next claim, and by a put
+that drops the oldest; a dedupe key is freed by the put that needs it. Everything else finds messages as they were left,
+and counts those that are due as what the next claim makes of them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ _OPTIONS = {
     name: NewMessage._field_defaults[name]
     for name in ("priority", "dedupe_key", "ordering_key", "run_id", "headers", "delay", "ttl")
 }
+NEVER = float("inf")
 LIVE = ("ready", "delayed", "inflight", "waiting", "blocked")
 HEADS = ("ready", "delayed", "inflight")
 
@@ -52,10 +55,17 @@ class Message:
     def past_ttl(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
-    def due(self, now: float) -> bool:
+    def due_at(self) -> float:
+        """When its state changes by itself. Whether the life of a leased message is over is decided after the lease."""
         if self.state == "inflight":
-            return self.leased_until <= now
-        return self.state in LIVE and (self.past_ttl(now) or (self.state == "delayed" and self.available_at <= now))
+            return self.leased_until
+        life = NEVER if self.expires_at is None else self.expires_at
+        if self.state == "delayed":
+            return min(self.available_at, life)
+        return life if self.state in LIVE else NEVER
+
+    def due(self, now: float) -> bool:
+        return self.due_at() <= now
 
 
 @dataclass
@@ -79,6 +89,10 @@ class Model:
         """What `stats` shows: due messages count as what the next claim makes of them."""
         return Counter(self._shown(message) for message in self.of(queue))
 
+    def load(self, queue: str) -> int:
+        counts = self.counts(queue)
+        return counts["ready"] + counts["blocked"]
+
     def _shown(self, message: Message) -> str:
         if not message.due(self.now):
             return message.state
@@ -95,20 +109,16 @@ class Model:
         if self._holder(new.queue, new.dedupe_key) or (spill and self._holder(spill, new.dedupe_key)):
             return "duplicate"
         queue, outcome = new.queue, "stored"
-        if limit is not None and limit.maxsize > 0:
-            self._settle_due(queue, None)
-            if len(self.of(queue, "ready", "blocked")) >= limit.maxsize:
-                if limit.overflow == "reject":
-                    raise QueueFull(queue, limit.maxsize)
-                if limit.overflow == "drop-newest":
-                    self.dropped[queue] += 1
-                    return "dropped"
-                if limit.overflow == "drop-oldest":
-                    self._drop_oldest(queue)
-                else:
-                    queue, outcome = limit.overflow_queue or "", "diverted"
-                    if self._holder(queue, new.dedupe_key):
-                        return "duplicate"
+        if limit is not None and limit.maxsize > 0 and self.load(queue) >= limit.maxsize:
+            if limit.overflow == "reject":
+                raise QueueFull(queue, limit.maxsize)
+            if limit.overflow == "drop-newest":
+                self.dropped[queue] += 1
+                return "dropped"
+            if limit.overflow == "drop-oldest":
+                self._drop_oldest(queue)
+            else:
+                queue, outcome = limit.overflow_queue or "", "diverted"
         if new.run_id is not None:
             if new.run_id in self.cancelled_runs:
                 raise RunCancelled(new.run_id)
@@ -138,20 +148,25 @@ class Model:
         self.messages[new.id] = message
 
     def _holder(self, queue: str, dedupe_key: str | None) -> Message | None:
-        if dedupe_key is None:
+        """The live message that has the key, unless its life is over: then that is settled, and the key is free."""
+        holder = self._live_with(queue, dedupe_key)
+        if holder is not None and holder.due(self.now) and holder.past_ttl(self.now):
+            self._fall_due(holder, None)
             return None
-        holders = [m for m in self.of(queue, *LIVE) if m.dedupe_key == dedupe_key]
-        if holders and holders[0].due(self.now) and holders[0].past_ttl(self.now):
-            self._settle_due(queue, None)
-            return None
-        return holders[0] if holders else None
+        return holder
+
+    def _live_with(self, queue: str, dedupe_key: str | None) -> Message | None:
+        found = [m for m in self.of(queue, *LIVE) if dedupe_key is not None and m.dedupe_key == dedupe_key]
+        return found[0] if found else None
 
     def _drop_oldest(self, queue: str) -> None:
+        """There may be none left: what has outlived its time expires instead."""
+        self._settle_due(queue, None)
         ready = sorted(self.of(queue, "ready"), key=lambda m: (m.available_at, m.id))
-        oldest = (ready or self.of(queue, "blocked"))[0]
-        del self.messages[oldest.id]
-        self.dropped[queue] += 1
-        self._next_of_key(oldest)
+        for oldest in (ready or self.of(queue, "blocked"))[:1]:
+            del self.messages[oldest.id]
+            self.dropped[queue] += 1
+            self._next_of_key(oldest)
 
     def _land(self, message: Message) -> None:
         """The state of a message that comes (back) into delivery."""
@@ -182,23 +197,23 @@ class Model:
                 self._land(message)
 
     def _settle_due(self, queue: str, max_attempts: int | None) -> None:
-        due = [m for m in self.of(queue) if m.due(self.now)]
-        for message in due:
-            if not message.due(self.now):
-                continue  # the next of a key, expired with the head that left
-            if message.state == "inflight":
-                message.available_at = message.leased_until
-                if message.exhausted(max_attempts):
-                    self._end(message, "dead")
-                elif message.past_ttl(self.now):
-                    self._end(message, "expired")
-                else:
-                    message.state = "ready"
-            elif message.past_ttl(self.now):
-                self._end(message, "expired")
-            else:
-                message.state = "ready"
-            self._next_of_key(message)
+        """Leases first, then the other timers, each in the order they passed."""
+        for states in (("inflight",), tuple(state for state in LIVE if state != "inflight")):
+            due = [m for m in self.of(queue, *states) if m.due(self.now)]
+            for message in sorted(due, key=lambda m: (m.due_at(), m.id)):
+                if message.due(self.now):  # or else it expired with the head of its key that left
+                    self._fall_due(message, max_attempts)
+
+    def _fall_due(self, message: Message, max_attempts: int | None) -> None:
+        if message.state == "inflight":
+            message.available_at = message.leased_until
+        if message.exhausted(max_attempts):
+            self._end(message, "dead")
+        elif message.past_ttl(self.now):
+            self._end(message, "expired")
+        else:
+            message.state = "ready"
+        self._next_of_key(message)
 
     def lease(
         self,
@@ -259,16 +274,12 @@ class Model:
         if action == "release":
             used = message.attempts - message.forgiven
             forgiven = forgive and message.state == "inflight"
-            if forgiven:
-                message.forgiven += 1
-            else:
-                message.available_at = self.now + delay
             if not forgiven and max_attempts is not None and message.state == "inflight" and used >= max_attempts:
                 self._end(message, "dead")
-            elif message.past_ttl(self.now):
-                self._end(message, "expired")
             else:
-                message.state = "delayed" if message.available_at > self.now else "ready"
+                message.forgiven += forgiven
+                message.available_at = message.available_at if forgiven else self.now + delay
+                self._land(message)
         else:
             self._end(message, "dead" if action == "dead-letter" else "cancelled")
         self._next_of_key(message)
@@ -312,11 +323,11 @@ class Model:
         for message in chosen:
             if message.queue != queue or message.state in LIVE:
                 continue
-            if self._holder(queue, message.dedupe_key):
+            if self._live_with(queue, message.dedupe_key):
                 if ids is None:
                     continue
                 raise DedupeKeyInUse(message.id)
-            if message.past_ttl(self.now) or message.state == "expired":
+            if message.past_ttl(self.now + delay):
                 message.expires_at = None
             message.available_at = self.now + delay
             message.forgiven = message.attempts

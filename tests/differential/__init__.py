@@ -1,0 +1,1 @@
+"""The same operations on every store at once."""
