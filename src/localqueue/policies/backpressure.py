@@ -6,10 +6,10 @@ Capacity counts ready messages. Each strategy that can lose a message names whic
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 from localqueue.policies._limits import require_integer, require_queue_name, require_seconds
 
 
@@ -31,7 +31,7 @@ class BackpressureStrategy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class BoundedBackpressure(Described):
     """At most `maxsize` ready messages; a put waits for room, or fails with overflow="reject"."""
 
@@ -50,7 +50,7 @@ class BoundedBackpressure(Described):
         return {"type": "bounded", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class RejectingBackpressure(Described):
     """At most `maxsize` ready messages; a put on a full queue raises `queue.Full` at once."""
 
@@ -69,7 +69,7 @@ class RejectingBackpressure(Described):
         return {"type": "rejecting", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class DropNewest(Described):
     """A put on a full queue stores nothing and raises nothing: the new message is lost."""
 
@@ -89,7 +89,7 @@ class DropNewest(Described):
         return {"type": "drop-newest", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class DropOldest(Described):
     """A put on a full queue removes the oldest ready message to make room for the new one.
 
@@ -112,7 +112,7 @@ class DropOldest(Described):
         return {"type": "drop-oldest", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class Throttling(Described):
     """Above `maxsize` each put waits before it stores, longer the further the queue is behind.
 
@@ -154,7 +154,7 @@ class Throttling(Described):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class OverflowToQueue(Described):
     """A put on a full queue stores the message in `queue` of the same store instead.
 
