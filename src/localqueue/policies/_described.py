@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -24,24 +24,30 @@ class Described:
     __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            field.name: getattr(self, field.name) for field in fields(cast(Any, self)) if not field.name.startswith("_")
-        }
+        return self._fields(lambda field: not field.name.startswith("_"))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._compared() == other._compared()
+        return self._fields(_is_compared) == other._fields(_is_compared)
 
     def __hash__(self) -> int:
-        return hash(self._compared())
+        return hash(tuple(self._fields(_is_hashed).values()))
 
     def __repr__(self) -> str:
-        shown = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(cast(Any, self)) if field.repr)
+        shown = (f"{name}={value!r}" for name, value in self._fields(lambda field: field.repr).items())
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
-    def _compared(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, field.name) for field in fields(cast(Any, self)) if field.compare)
+    def _fields(self, wanted: Callable[[Field[Any]], bool]) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(cast(Any, self)) if wanted(field)}
+
+
+def _is_compared(field: Field[Any]) -> bool:
+    return field.compare
+
+
+def _is_hashed(field: Field[Any]) -> bool:
+    return field.compare if field.hash is None else field.hash
 
 
 def class_name(adapter: object | None) -> str | None:
