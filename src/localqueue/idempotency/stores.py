@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from localqueue.errors import IdempotencyStoreLockedError
 from localqueue.idempotency.record import IdempotencyRecord, excludes
 from localqueue.policies.codec import JSON_CODEC
@@ -23,18 +21,14 @@ CREATE INDEX completed_records ON idempotency_records (completed_at) WHERE statu
 """
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 IDEMPOTENCY: Kind[IdempotencyRecord] = Kind(
     name="idempotency",
     make=IdempotencyRecord,
     columns={
-        "status": str,
-        "first_seen_at": float,
-        "completed_at": _as_it_is,
-        "result_key": _as_it_is,
+        "status": None,
+        "first_seen_at": None,
+        "completed_at": None,
+        "result_key": None,
         "metadata": JSON_CODEC.decode,
     },
     schema=_SCHEMA,

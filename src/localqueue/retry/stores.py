@@ -20,7 +20,7 @@ CREATE INDEX exhausted_attempts ON attempt_records (first_attempt_at) WHERE exha
 ATTEMPT: Kind[RetryRecord] = Kind(
     name="attempt",
     make=RetryRecord,
-    columns={"attempts": int, "first_attempt_at": float, "exhausted": bool},
+    columns={"attempts": None, "first_attempt_at": None, "exhausted": bool},
     schema=_SCHEMA,
     application_id=0x6C71_6174,  # "lqat"
     locked=AttemptStoreLockedError,

@@ -28,15 +28,16 @@ VERSION = 1
 class Kind(Generic[V]):
     """What a place must know of its records.
 
-    `columns` are the fields, in the order `make` takes them, each with the function that makes a field of what SQLite
-    gives back. As text a record is a JSON object of its fields; in SQLite it is a row of the table that `schema` makes.
+    `columns` are the fields, in the order `make` takes them, each with the function that makes the field of what SQLite
+    gives back, where that differs. As text a record is a JSON object of its fields; in SQLite it is a row of the table
+    that `schema` makes.
     `ended` says when a record is done with: a field, the value it then has, and the field with the time of it.
     `application_id` marks a SQLite file, `locked` is the error for a place that another process holds.
     """
 
     name: str
     make: Callable[..., V]
-    columns: Mapping[str, Callable[[Any], Any]]
+    columns: Mapping[str, Callable[[Any], Any] | None]
     schema: str
     application_id: int
     locked: type[QueueStoreLockedError]
@@ -49,11 +50,12 @@ class Kind(Generic[V]):
         return self.make(**JSON_CODEC.decode(text))
 
     def to_row(self, record: V) -> tuple[Any, ...]:
-        fields = (getattr(record, name) for name in self.columns)
-        return tuple(to_json(field, f"{self.name} records") if isinstance(field, dict) else field for field in fields)
+        fields = [getattr(record, name) for name in self.columns]
+        return tuple([to_json(field, f"{self.name} records") if type(field) is dict else field for field in fields])
 
     def from_row(self, row: tuple[Any, ...]) -> V:
-        return self.make(*(read(field) for read, field in zip(self.columns.values(), row, strict=True)))
+        fields = zip(self.columns.values(), row, strict=True)
+        return self.make(*[field if read is None else read(field) for read, field in fields])
 
     def has_ended(self, record: V, until: float) -> bool:
         """Whether it is done with since `until` or longer."""
