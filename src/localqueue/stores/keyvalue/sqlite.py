@@ -81,7 +81,7 @@ class SQLiteRecords(LockedRecords[V]):
     def _run(self, read: Callable[[sqlite3.Cursor], T], statement: str, *parameters: Any) -> T:
         with self._lock:
             try:
-                return read(self._execute(statement, parameters))
+                return read(self._connection.execute(statement, parameters))
             except sqlite3.Error as error:
                 if self._closed:
                     raise self.kind.closed(self.path) from error
@@ -101,7 +101,6 @@ class SQLiteRecords(LockedRecords[V]):
             except BaseException:
                 self._connection.close()
                 raise
-        self._execute = self._connection.cursor().execute  # one cursor for all: it is used under the lock only
 
     def _prepare(self) -> None:
         """Make the table in a file that has none; several processes may do so at once."""
