@@ -22,7 +22,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from localqueue import PerKeyFifoOrdering, PersistentQueue
+from localqueue import PersistentQueue
+from localqueue.policies import PerKeyFifoOrdering
 
 LEASE_SECONDS = 2.0
 ATTEMPTS = 3

@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 import localqueue
-from localqueue import PersistentQueue, Worker, copy_queue, open_store
+from localqueue import PersistentQueue, Worker, open_store
+from localqueue.copying import copy_queue
 
 
 def main(there: str) -> None:

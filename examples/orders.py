@@ -15,14 +15,8 @@ from typing import Any
 
 from tenacity import wait_none
 
-from localqueue import (
-    EffectivelyOnceDelivery,
-    PersistentQueue,
-    SagaCommit,
-    SQLiteQueueStore,
-    Worker,
-    current_job,
-)
+from localqueue import PersistentQueue, SQLiteQueueStore, Worker, current_job
+from localqueue.policies import EffectivelyOnceDelivery, SagaCommit
 
 ORDERS = 20
 effects: Counter[str] = Counter()

@@ -3,76 +3,61 @@
 >>> from localqueue import PersistentQueue
 >>> queue = PersistentQueue("jobs")
 
+Here is what an ordinary day needs, and every name of the first API. The rest is in its package: `localqueue.policies`,
+`localqueue.errors`, `localqueue.stores`, `localqueue.schedules`, `localqueue.events` and so on.
+
 Names are loaded when they are first used, so that importing the package costs a script next to nothing. Type checkers
-read them from `__init__.pyi`.
+read them from `__init__.pyi`; a test holds the two together.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
+from localqueue._exports import lazy
 from localqueue._version import __version__
 
-_HOMES = {
-    "localqueue.copying": (
-        "CopyReport",
-        "copy_queue",
-        "forget_copies",
-    ),
-    "localqueue.dispatch": (
-        "ThreadedDispatcher",
-        "WorkerPoolDispatcher",
-    ),
+_EVERY_DAY = {
     "localqueue.errors": (
-        "AttemptStoreLockedError",
-        "CircularDependency",
-        "DedupeKeyInUse",
-        "IdempotencyStoreLockedError",
-        "IncompatiblePolicies",
         "LeaseLost",
-        "NotWaiting",
         "PayloadError",
-        "PersistentRetryExhausted",
         "QueueError",
         "QueueFull",
-        "QueueStoreClosedError",
-        "QueueStoreCorruptError",
-        "QueueStoreError",
-        "QueueStoreFullError",
-        "QueueStoreLockedError",
-        "QueueStoreReadOnlyError",
-        "QueueStoreUnavailableError",
-        "QueueStoreVersionError",
-        "RecordConflict",
-        "ResultStoreLockedError",
-        "RunCancelled",
-        "ScheduleExists",
-        "UnknownMessage",
     ),
-    "localqueue.events": (
-        "AsyncHook",
-        "Event",
-        "JournalEvent",
-        "LoggingHook",
+    "localqueue.message": (
+        "QueueMessage",
+        "QueueStats",
+    ),
+    "localqueue.queue": ("PersistentQueue",),
+    "localqueue.stores.default": ("configure",),
+    "localqueue.stores.sqlite": (
+        "MemoryQueueStore",
+        "SQLiteQueueStore",
+    ),
+    "localqueue.stores.url": ("open_store",),
+    "localqueue.worker_config": ("PersistentWorkerConfig",),
+    "localqueue.workers": (
+        "AsyncWorker",
+        "Job",
+        "Worker",
+        "current_job",
+        "persistent_async_worker",
+        "persistent_worker",
+    ),
+}
+
+# Programs written for the first API import these from here. What was added later is in its package only.
+_FIRST_API = {
+    "localqueue.dispatch": ("ThreadedDispatcher",),
+    "localqueue.errors": (
+        "AttemptStoreLockedError",
+        "IdempotencyStoreLockedError",
+        "PersistentRetryExhausted",
+        "QueueStoreLockedError",
+        "ResultStoreLockedError",
     ),
     "localqueue.idempotency": (
         "IdempotencyRecord",
         "IdempotencyStore",
         "LMDBIdempotencyStore",
         "MemoryIdempotencyStore",
-        "QueueIdempotencyStore",
         "SQLiteIdempotencyStore",
-    ),
-    "localqueue.message": (
-        "QueueMessage",
-        "QueueStats",
-        "RunStats",
-        "UndecodablePayload",
-    ),
-    "localqueue.metrics": (
-        "OpenTelemetryMetrics",
-        "PrometheusMetrics",
     ),
     "localqueue.policies": (
         "AT_LEAST_ONCE_DELIVERY",
@@ -84,10 +69,8 @@ _HOMES = {
         "BackpressureStrategy",
         "BestEffortOrdering",
         "BoundedBackpressure",
-        "BytesCodec",
         "CallbackDispatcher",
         "CallbackNotification",
-        "Codec",
         "CommitPolicy",
         "ConsumptionPolicy",
         "DEAD_LETTER_QUEUE",
@@ -98,8 +81,6 @@ _HOMES = {
         "DeduplicationPolicy",
         "DeliveryPolicy",
         "DispatchPolicy",
-        "DropNewest",
-        "DropOldest",
         "EXPLICIT_ACKNOWLEDGEMENT",
         "EffectivelyOnceDelivery",
         "ExplicitAcknowledgement",
@@ -108,8 +89,6 @@ _HOMES = {
         "FifoReadyOrdering",
         "FixedLeaseTimeout",
         "InProcessNotification",
-        "JSON_CODEC",
-        "JsonCodec",
         "LOCAL_ATOMIC_COMMIT",
         "LOCAL_AT_LEAST_ONCE",
         "LOCAL_QUEUE_PLACEMENT",
@@ -117,7 +96,6 @@ _HOMES = {
         "LocalAtomicCommit",
         "LocalQueuePlacement",
         "LocalityPolicy",
-        "MsgpackCodec",
         "NO_DEDUPLICATION",
         "NO_DISPATCHER",
         "NO_NOTIFICATION",
@@ -130,12 +108,8 @@ _HOMES = {
         "NoSubscriptions",
         "NotificationPolicy",
         "OrderingPolicy",
-        "OverflowToQueue",
-        "Participant",
         "POINT_TO_POINT_ROUTING",
         "PULL_CONSUMPTION",
-        "PerKeyFifoOrdering",
-        "PickleCodec",
         "PointToPointRouting",
         "PriorityOrdering",
         "PublishSubscribeRouting",
@@ -151,25 +125,15 @@ _HOMES = {
         "RoutingPolicy",
         "SagaCommit",
         "StaticFanoutSubscriptions",
-        "StoredSubscriptions",
         "SubscriptionPolicy",
-        "TRANSACTIONAL_OUTBOX_COMMIT",
         "TWO_PHASE_COMMIT",
-        "Throttling",
         "TransactionalOutboxCommit",
         "TwoPhaseCommit",
-        "UNBOUNDED",
         "subscriber_queue_name",
-    ),
-    "localqueue.queue": (
-        "PendingMessage",
-        "PersistentQueue",
-        "Transaction",
     ),
     "localqueue.results": (
         "LMDBResultStore",
         "MemoryResultStore",
-        "QueueResultStore",
         "ResultStore",
         "SQLiteResultStore",
     ),
@@ -179,7 +143,6 @@ _HOMES = {
         "MemoryAttemptStore",
         "PersistentAsyncRetrying",
         "PersistentRetrying",
-        "QueueAttemptStore",
         "RetryRecord",
         "SQLiteAttemptStore",
         "close_default_store",
@@ -191,52 +154,13 @@ _HOMES = {
         "persistent_async_retry",
         "persistent_retry",
     ),
-    "localqueue.schedules": (
-        "CronSchedule",
-        "PeriodicSchedule",
-        "Schedule",
-        "ScheduleState",
-        "Scheduler",
-    ),
     "localqueue.spec": (
         "QoS",
         "QueueSpec",
     ),
-    "localqueue.stores.default": ("configure",),
     "localqueue.stores.lmdb": ("LMDBQueueStore",),
-    "localqueue.stores.mongodb": ("MongoDBQueueStore",),
     "localqueue.stores.port": ("QueueStore",),
-    "localqueue.stores.postgres": ("PostgresQueueStore",),
-    "localqueue.stores.redis": ("RedisQueueStore",),
-    "localqueue.stores.sqlite": (
-        "MemoryQueueStore",
-        "SQLiteQueueStore",
-    ),
-    "localqueue.stores.url": ("open_store",),
-    "localqueue.worker_config": ("PersistentWorkerConfig",),
-    "localqueue.workers": (
-        "AsyncWorker",
-        "Job",
-        "OutboxRelay",
-        "Settled",
-        "Worker",
-        "WorkerCounts",
-        "current_job",
-        "persistent_async_worker",
-        "persistent_worker",
-    ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+_offered, __getattr__, __dir__ = lazy(__name__, _EVERY_DAY, _FIRST_API)
+__all__ = ["__version__", *_offered]  # noqa: PLE0604

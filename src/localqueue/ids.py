@@ -8,10 +8,9 @@ message is gone because it was acked) from one that never existed, without remem
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Sequence
-from random import getrandbits
+from random import SystemRandom, getrandbits
 from time import time_ns
 from typing import overload
 
@@ -22,7 +21,7 @@ _LARGEST = 1 << 63
 
 def new_secret() -> int:
     """An odd number that fits a signed 64-bit column."""
-    return secrets.randbits(62) | 1
+    return SystemRandom().getrandbits(62) | 1
 
 
 class IdRange(Sequence[str]):

@@ -162,7 +162,8 @@ def test_namespaces_see_nothing_of_each_other() -> None:
 
 
 def test_a_value_no_codec_can_read_is_shown_raw() -> None:
-    from localqueue import PersistentQueue, PickleCodec
+    from localqueue import PersistentQueue
+    from localqueue.policies import PickleCodec
 
     with PersistentQueue("jobs", store_path="jobs.db", codec=PickleCodec(trusted=True)) as queue:
         message = queue.put({1, 2})

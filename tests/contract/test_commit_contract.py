@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import OutboxRelay, PersistentQueue, current_job
+from localqueue import PersistentQueue, current_job
 from localqueue.idempotency import MemoryIdempotencyStore, QueueIdempotencyStore, SQLiteIdempotencyStore
 from localqueue.policies import (
     LocalAtomicCommit,
@@ -20,6 +20,7 @@ from localqueue.policies import (
 )
 from localqueue.results import MemoryResultStore, QueueResultStore
 from localqueue.testing import CommitContract, CommitHarness, FakeClock
+from localqueue.workers import OutboxRelay
 from tests.stores import OPENERS, new_place
 
 pytestmark = pytest.mark.slow

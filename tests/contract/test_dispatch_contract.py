@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import CallbackDispatcher, ThreadedDispatcher, WorkerPoolDispatcher
+from localqueue import CallbackDispatcher, ThreadedDispatcher
+from localqueue.dispatch import WorkerPoolDispatcher
 from localqueue.testing import DispatchContract, LeasingDispatchContract
 from localqueue.testing.dispatchers import MakeDispatcher
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from localqueue import OutboxRelay, PersistentQueue, Worker, current_job
+from localqueue import PersistentQueue, Worker, current_job
 from localqueue.idempotency import SQLiteIdempotencyStore
 from localqueue.policies import (
     EffectivelyOnceDelivery,
@@ -19,6 +19,7 @@ from localqueue.policies import (
     TransactionalOutboxCommit,
     TwoPhaseCommit,
 )
+from localqueue.workers import OutboxRelay
 from tests.crash.stores import die, kill_at, open_store, watch_edges
 
 VALUES = (0, 1, 2)

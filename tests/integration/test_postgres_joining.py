@@ -11,18 +11,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from localqueue import (
-    DropOldest,
-    OverflowToQueue,
-    PerKeyFifoOrdering,
-    PersistentQueue,
-    PublishSubscribeRouting,
-    QueueError,
-    QueueStoreClosedError,
-    QueueStoreLockedError,
-    StoredSubscriptions,
-    UnknownMessage,
-)
+from localqueue import PersistentQueue, PublishSubscribeRouting, QueueError, QueueStoreLockedError
+from localqueue.errors import QueueStoreClosedError, UnknownMessage
+from localqueue.policies import DropOldest, OverflowToQueue, PerKeyFifoOrdering, StoredSubscriptions
 from localqueue.stores.port import JoinsTransactions
 from localqueue.stores.postgres import PostgresQueueStore
 from localqueue.testing.steps import PATIENCE, Background

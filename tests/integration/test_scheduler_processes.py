@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import LMDBQueueStore, PeriodicSchedule, PersistentQueue, Scheduler, SQLiteQueueStore
+from localqueue import LMDBQueueStore, PersistentQueue, SQLiteQueueStore
+from localqueue.schedules import PeriodicSchedule, Scheduler
 from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 

@@ -15,24 +15,25 @@ from typing import Any
 import pytest
 
 from localqueue import (
-    BytesCodec,
     CallbackDispatcher,
-    DropOldest,
     InProcessNotification,
     LMDBQueueStore,
     MemoryQueueStore,
-    OverflowToQueue,
-    PerKeyFifoOrdering,
     PersistentQueue,
     PriorityOrdering,
     PublishSubscribeRouting,
     QueueError,
-    QueueStoreClosedError,
     QueueStoreLockedError,
     SQLiteQueueStore,
+)
+from localqueue.errors import QueueStoreClosedError, UnknownMessage
+from localqueue.policies import (
+    BytesCodec,
+    DropOldest,
+    OverflowToQueue,
+    PerKeyFifoOrdering,
     StoredSubscriptions,
     Throttling,
-    UnknownMessage,
 )
 from localqueue.stores.port import JoinsTransactions
 from localqueue.testing.steps import PATIENCE

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue, QueueStoreError, SQLiteQueueStore
+from localqueue import PersistentQueue, SQLiteQueueStore
+from localqueue.errors import QueueStoreError
 from localqueue.stores.port import QueueStore
 from localqueue.testing.steps import PATIENCE
 from localqueue.workers import AsyncWorker, Worker

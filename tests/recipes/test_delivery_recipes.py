@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    AtMostOnceDelivery,
-    LeaseLost,
-    PerKeyFifoOrdering,
-    PersistentQueue,
-    PriorityOrdering,
-    SQLiteQueueStore,
-)
+from localqueue import AtMostOnceDelivery, LeaseLost, PersistentQueue, PriorityOrdering, SQLiteQueueStore
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.testing.harness import FakeClock
 
 

@@ -14,9 +14,7 @@ from localqueue import (
     BoundedBackpressure,
     CallbackDispatcher,
     CallbackNotification,
-    DropOldest,
     InProcessNotification,
-    OverflowToQueue,
     PersistentQueue,
     PublishSubscribeRouting,
     PushConsumption,
@@ -24,8 +22,8 @@ from localqueue import (
     RemoteQueuePlacement,
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
-    StoredSubscriptions,
 )
+from localqueue.policies import DropOldest, OverflowToQueue, StoredSubscriptions
 from localqueue.testing.steps import PATIENCE, Background
 
 

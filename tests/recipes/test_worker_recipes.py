@@ -12,7 +12,6 @@ from tenacity import wait_none
 
 from localqueue import (
     EffectivelyOnceDelivery,
-    OutboxRelay,
     PersistentQueue,
     ReturnStoredResult,
     SagaCommit,
@@ -22,6 +21,7 @@ from localqueue import (
     current_job,
 )
 from localqueue.testing.harness import FakeClock
+from localqueue.workers import OutboxRelay
 
 
 class Died(BaseException):

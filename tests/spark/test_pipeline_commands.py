@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import PerKeyFifoOrdering, PersistentQueue
+from localqueue import PersistentQueue
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.url import open_store
 from tests.cli.command import Ran, run
 

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import inspect
 import queue as stdlib_queue
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -55,6 +56,7 @@ from localqueue import (
     StaticFanoutSubscriptions,
     TransactionalOutboxCommit,
     TwoPhaseCommit,
+    policies,
 )
 
 CONSTANTS = [
@@ -147,31 +149,119 @@ QUEUES = [
     "__version__",
 ]
 
-#: What the roadmap asks for beyond the first implementation.
-ROADMAP = [
-    "AsyncNotification",
-    "DropNewest",
-    "DropOldest",
-    "Throttling",
-    "OverflowToQueue",
-    "open_store",
-    "StoredSubscriptions",
-    "PerKeyFifoOrdering",
-    "JsonCodec",
-    "MsgpackCodec",
-    "PickleCodec",
-    "BytesCodec",
+WORKERS = ["persistent_worker", "persistent_async_worker"]
+
+RETRY = [
+    "AttemptStore",
+    "AttemptStoreLockedError",
+    "LMDBAttemptStore",
+    "MemoryAttemptStore",
+    "PersistentAsyncRetrying",
+    "PersistentRetryExhausted",
+    "PersistentRetrying",
+    "RetryRecord",
+    "SQLiteAttemptStore",
+    "close_default_store",
+    "configure_default_store",
+    "configure_default_store_factory",
+    "idempotency_key_from_id",
+    "key_from_argument",
+    "key_from_attr",
+    "persistent_async_retry",
+    "persistent_retry",
 ]
 
+IDEMPOTENCY = [
+    "IdempotencyRecord",
+    "IdempotencyStore",
+    "IdempotencyStoreLockedError",
+    "LMDBIdempotencyStore",
+    "MemoryIdempotencyStore",
+    "SQLiteIdempotencyStore",
+]
 
-@pytest.mark.parametrize("name", [*CONSTANTS, *POLICIES, *QUEUES, *ROADMAP])
+RESULTS = [
+    "LMDBResultStore",
+    "MemoryResultStore",
+    "ResultStore",
+    "ResultStoreLockedError",
+    "SQLiteResultStore",
+]
+
+FIRST_API = [*CONSTANTS, *POLICIES, *QUEUES, *WORKERS, *RETRY, *IDEMPOTENCY, *RESULTS]
+
+#: Named by the roadmap of the first implementation.
+ROADMAP = ["AsyncNotification", "ThreadedDispatcher"]
+
+EVERY_DAY = [
+    "AsyncWorker",
+    "Job",
+    "LeaseLost",
+    "PayloadError",
+    "QueueError",
+    "QueueFull",
+    "Worker",
+    "configure",
+    "current_job",
+    "open_store",
+]
+
+#: What came later and is not of every day has one home.
+AT_HOME = {
+    "localqueue.copying": ["CopyReport", "copy_queue", "forget_copies"],
+    "localqueue.dispatch": ["ThreadedDispatcher", "WorkerPoolDispatcher"],
+    "localqueue.errors": ["QueueStoreClosedError", "QueueStoreError", "UnknownMessage"],
+    "localqueue.events": ["AsyncHook", "Event", "JournalEvent", "LoggingHook"],
+    "localqueue.idempotency": ["QueueIdempotencyStore"],
+    "localqueue.message": ["RunStats", "UndecodablePayload"],
+    "localqueue.metrics": ["OpenTelemetryMetrics", "PrometheusMetrics"],
+    "localqueue.policies": [
+        "BytesCodec",
+        "Codec",
+        "DropNewest",
+        "DropOldest",
+        "JsonCodec",
+        "MsgpackCodec",
+        "OverflowToQueue",
+        "Participant",
+        "PerKeyFifoOrdering",
+        "PickleCodec",
+        "StoredSubscriptions",
+        "Throttling",
+        "TRANSACTIONAL_OUTBOX_COMMIT",
+    ],
+    "localqueue.queue": ["PendingMessage", "Transaction"],
+    "localqueue.results": ["QueueResultStore"],
+    "localqueue.retry": ["QueueAttemptStore"],
+    "localqueue.schedules": ["CronSchedule", "PeriodicSchedule", "Schedule", "ScheduleState", "Scheduler"],
+    "localqueue.stores.mongodb": ["MongoDBQueueStore"],
+    "localqueue.stores.postgres": ["PostgresQueueStore"],
+    "localqueue.stores.redis": ["RedisQueueStore"],
+    "localqueue.workers": ["OutboxRelay", "Settled", "WorkerCounts"],
+}
+
+
+@pytest.mark.parametrize("name", [*FIRST_API, *ROADMAP, *EVERY_DAY])
 def test_a_documented_name_is_exported(name: str) -> None:
     assert name in localqueue.__all__
     assert getattr(localqueue, name) is not None
 
 
+def test_the_root_exports_nothing_else() -> None:
+    assert set(localqueue.__all__) == {*FIRST_API, *ROADMAP, *EVERY_DAY}
+
+
+@pytest.mark.parametrize(("home", "name"), [(home, name) for home, names in AT_HOME.items() for name in names])
+def test_a_name_that_came_later_is_in_its_package(home: str, name: str) -> None:
+    assert getattr(import_module(home), name) is not None
+
+
+def test_every_policy_of_the_root_is_among_the_policies() -> None:
+    assert {*CONSTANTS, *POLICIES} <= set(policies.__all__)
+
+
 def test_the_outbox_constant_is_where_it_was() -> None:
-    assert TransactionalOutboxCommit() == localqueue.policies.TRANSACTIONAL_OUTBOX_COMMIT
+    assert TransactionalOutboxCommit() == policies.TRANSACTIONAL_OUTBOX_COMMIT
 
 
 def test_every_exported_name_is_listed_once() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from tenacity import wait_fixed
 
-from localqueue import AsyncNotification, AtMostOnceDelivery, MemoryQueueStore, PersistentQueue, QueueStoreClosedError
+from localqueue import AsyncNotification, AtMostOnceDelivery, MemoryQueueStore, PersistentQueue
+from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
 from localqueue.testing import FakeClock
 from localqueue.testing.steps import PATIENCE

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    CopyReport,
-    MemoryQueueStore,
-    MsgpackCodec,
-    PersistentQueue,
-    QueueError,
-    QueueStoreError,
-    copy_queue,
-    copying,
-    forget_copies,
-)
+from localqueue import MemoryQueueStore, PersistentQueue, QueueError, copying
+from localqueue.copying import CopyReport, copy_queue, forget_copies
+from localqueue.errors import QueueStoreError
+from localqueue.policies import MsgpackCodec
 from localqueue.stores.port import Changes, Committed, Edge, LeaseRequest, QueueStore, StoredMessage
 from localqueue.testing import FakeClock
 from localqueue.testing.steps import assert_sound, drain, override, put, put_many, release, take

@@ -19,11 +19,11 @@ from localqueue import (
     MemoryQueueStore,
     PersistentQueue,
     PersistentRetrying,
-    QueueStoreClosedError,
     SQLiteQueueStore,
     configure,
     open_store,
 )
+from localqueue.errors import QueueStoreClosedError
 from localqueue.retry import QueueAttemptStore
 from localqueue.retry.default_store import close_default_store, configure_default_store_factory, current
 from localqueue.stores import default

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue, QueueMessage, ThreadedDispatcher, WorkerPoolDispatcher
+from localqueue import MemoryQueueStore, PersistentQueue, QueueMessage, ThreadedDispatcher
+from localqueue.dispatch import WorkerPoolDispatcher
 from localqueue.testing.dispatchers import Calls, Gate
 from localqueue.testing.steps import PATIENCE
 

@@ -11,19 +11,16 @@ import pytest
 
 from localqueue import (
     AtMostOnceDelivery,
-    BytesCodec,
     CallbackDispatcher,
     CallbackNotification,
-    DropNewest,
-    DropOldest,
     LeaseLost,
     MemoryQueueStore,
-    OverflowToQueue,
     PersistentQueue,
     PublishSubscribeRouting,
     StaticFanoutSubscriptions,
 )
 from localqueue.events import EVENT_TYPES, JOURNAL_TYPES, Event, LoggingHook
+from localqueue.policies import BytesCodec, DropNewest, DropOldest, OverflowToQueue
 from localqueue.testing import FakeClock
 
 

@@ -12,18 +12,16 @@ from localqueue import (
     AtMostOnceDelivery,
     BestEffortOrdering,
     CallbackDispatcher,
-    DropNewest,
-    DropOldest,
     EffectivelyOnceDelivery,
     ExplicitAcknowledgement,
     FixedLeaseTimeout,
     InProcessNotification,
     LMDBQueueStore,
-    PerKeyFifoOrdering,
     PersistentQueue,
     PriorityOrdering,
     QueueStore,
 )
+from localqueue.policies import DropNewest, DropOldest, PerKeyFifoOrdering
 from localqueue.testing.harness import FakeClock
 from tests.stores import new_place
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import OutboxRelay, PersistentQueue
+from localqueue import PersistentQueue
 from localqueue.policies import (
     NoDeduplication,
     PublishSubscribeRouting,
@@ -19,6 +19,7 @@ from localqueue.policies import (
 )
 from localqueue.results import MemoryResultStore, SQLiteResultStore
 from localqueue.stores.sqlite import MemoryQueueStore
+from localqueue.workers import OutboxRelay
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads
 
 Run = Callable[..., list[Any]]

@@ -13,18 +13,14 @@ import pytest
 from localqueue import (
     BoundedBackpressure,
     CallbackNotification,
-    DropNewest,
-    DropOldest,
     MemoryQueueStore,
-    OverflowToQueue,
-    PerKeyFifoOrdering,
     PersistentQueue,
     PriorityOrdering,
     QueueFull,
     RejectingBackpressure,
     SQLiteQueueStore,
-    Throttling,
 )
+from localqueue.policies import DropNewest, DropOldest, OverflowToQueue, PerKeyFifoOrdering, Throttling
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import PATIENCE, Background
 

@@ -12,7 +12,6 @@ from localqueue import (
     NO_DEDUPLICATION,
     CallbackDispatcher,
     CallbackNotification,
-    DedupeKeyInUse,
     EffectivelyOnceDelivery,
     MemoryQueueStore,
     PersistentQueue,
@@ -20,6 +19,7 @@ from localqueue import (
     RejectingBackpressure,
     SQLiteQueueStore,
 )
+from localqueue.errors import DedupeKeyInUse
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import Background
 

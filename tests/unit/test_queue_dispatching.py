@@ -12,15 +12,15 @@ import pytest
 from localqueue import (
     AtMostOnceDelivery,
     CallbackDispatcher,
-    IncompatiblePolicies,
     MemoryQueueStore,
     PersistentQueue,
     PublishSubscribeRouting,
     QueueMessage,
     StaticFanoutSubscriptions,
     ThreadedDispatcher,
-    WorkerPoolDispatcher,
 )
+from localqueue.dispatch import WorkerPoolDispatcher
+from localqueue.errors import IncompatiblePolicies
 from localqueue.guarantees import rule
 from localqueue.testing.dispatchers import Calls, HandlerFailed
 from localqueue.testing.steps import PATIENCE

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PerKeyFifoOrdering, PersistentQueue
+from localqueue import MemoryQueueStore, PersistentQueue
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.testing.harness import FakeClock
 
 

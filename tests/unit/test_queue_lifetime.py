@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue, QueueStoreClosedError, SQLiteQueueStore, open_store
+from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore, open_store
+from localqueue.errors import QueueStoreClosedError
 from localqueue.testing.steps import PATIENCE
 
 

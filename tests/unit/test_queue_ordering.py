@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    BestEffortOrdering,
-    MemoryQueueStore,
-    PerKeyFifoOrdering,
-    PersistentQueue,
-    PriorityOrdering,
-    SQLiteQueueStore,
-)
+from localqueue import BestEffortOrdering, MemoryQueueStore, PersistentQueue, PriorityOrdering, SQLiteQueueStore
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.testing.harness import FakeClock
 
 

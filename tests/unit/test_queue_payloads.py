@@ -11,17 +11,9 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    AtMostOnceDelivery,
-    BytesCodec,
-    MemoryQueueStore,
-    MsgpackCodec,
-    PayloadError,
-    PersistentQueue,
-    PickleCodec,
-    QueueStore,
-    UndecodablePayload,
-)
+from localqueue import AtMostOnceDelivery, MemoryQueueStore, PayloadError, PersistentQueue, QueueStore
+from localqueue.message import UndecodablePayload
+from localqueue.policies import BytesCodec, MsgpackCodec, PickleCodec
 
 
 @pytest.fixture

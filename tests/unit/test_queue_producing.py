@@ -16,8 +16,8 @@ from localqueue import (
     PersistentQueue,
     PriorityOrdering,
     QueueMessage,
-    UnknownMessage,
 )
+from localqueue.errors import UnknownMessage
 from localqueue.testing.harness import FakeClock
 
 

@@ -13,17 +13,15 @@ import pytest
 from localqueue import (
     CallbackDispatcher,
     CallbackNotification,
-    DropNewest,
     MemoryQueueStore,
     PersistentQueue,
     PriorityOrdering,
     PublishSubscribeRouting,
     RejectingBackpressure,
     StaticFanoutSubscriptions,
-    StoredSubscriptions,
-    Throttling,
     subscriber_queue_name,
 )
+from localqueue.policies import DropNewest, StoredSubscriptions, Throttling
 from localqueue.testing.steps import PATIENCE, Background
 
 

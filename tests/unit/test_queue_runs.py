@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue, RunCancelled, SQLiteQueueStore
+from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore
+from localqueue.errors import RunCancelled
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import PATIENCE, Background
 

@@ -13,7 +13,6 @@ from localqueue import (
     DEDUPE_KEY_SUPPORT,
     EXPLICIT_ACKNOWLEDGEMENT,
     FIFO_READY_ORDERING,
-    JSON_CODEC,
     LOCAL_AT_LEAST_ONCE,
     LOCAL_QUEUE_PLACEMENT,
     NO_DEDUPLICATION,
@@ -29,7 +28,6 @@ from localqueue import (
     CallbackNotification,
     EffectivelyOnceDelivery,
     FixedLeaseTimeout,
-    IncompatiblePolicies,
     InProcessNotification,
     MemoryQueueStore,
     PersistentQueue,
@@ -45,6 +43,8 @@ from localqueue import (
     RemoteQueuePlacement,
     StaticFanoutSubscriptions,
 )
+from localqueue.errors import IncompatiblePolicies
+from localqueue.policies import JSON_CODEC
 
 
 def refused(error: type[Exception], message: str, *args: Any, **options: Any) -> None:

@@ -13,14 +13,13 @@ from localqueue import (
     CallbackNotification,
     LeaseLost,
     MemoryQueueStore,
-    NotWaiting,
     PayloadError,
     PersistentQueue,
     PublishSubscribeRouting,
     QueueError,
     StaticFanoutSubscriptions,
-    UnknownMessage,
 )
+from localqueue.errors import NotWaiting, UnknownMessage
 from localqueue.testing.harness import FakeClock
 
 

@@ -17,8 +17,8 @@ from localqueue import (
     MemoryQueueStore,
     NoNotification,
     PersistentQueue,
-    QueueStoreClosedError,
 )
+from localqueue.errors import QueueStoreClosedError
 from localqueue.queue.waiting import WorkWait
 from localqueue.testing.steps import MOMENT, PATIENCE, Background
 

@@ -10,19 +10,10 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    BytesCodec,
-    CronSchedule,
-    LMDBQueueStore,
-    MemoryQueueStore,
-    PayloadError,
-    PeriodicSchedule,
-    PersistentQueue,
-    Schedule,
-    ScheduleExists,
-    Scheduler,
-    SQLiteQueueStore,
-)
+from localqueue import LMDBQueueStore, MemoryQueueStore, PayloadError, PersistentQueue, SQLiteQueueStore
+from localqueue.errors import ScheduleExists
+from localqueue.policies import BytesCodec
+from localqueue.schedules import CronSchedule, PeriodicSchedule, Schedule, Scheduler
 from tests.crash.stores import Clock
 
 

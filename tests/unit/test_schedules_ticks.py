@@ -9,19 +9,16 @@ import pytest
 
 from localqueue import (
     CallbackNotification,
-    CronSchedule,
-    DropNewest,
     EffectivelyOnceDelivery,
-    PeriodicSchedule,
     PersistentQueue,
     PublishSubscribeRouting,
     QueueFull,
-    QueueStoreClosedError,
-    QueueStoreError,
-    Scheduler,
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
 )
+from localqueue.errors import QueueStoreClosedError, QueueStoreError
+from localqueue.policies import DropNewest
+from localqueue.schedules import CronSchedule, PeriodicSchedule, Scheduler
 from localqueue.testing.steps import PATIENCE
 from tests.crash.stores import Clock
 from tests.unit.test_schedules import clock, queue, scheduler, store

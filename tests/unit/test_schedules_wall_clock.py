@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from cronsim import CronSim
 
-from localqueue import CronSchedule
+from localqueue.schedules import CronSchedule
 
 A_DAY = 86_400.0
 CHANGES = [

@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from localqueue import (
-    AtMostOnceDelivery,
-    PerKeyFifoOrdering,
-    PersistentQueue,
-    QueueError,
-    QueueStoreClosedError,
-)
+from localqueue import AtMostOnceDelivery, PersistentQueue, QueueError
+from localqueue.errors import QueueStoreClosedError
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
 from localqueue.testing.steps import PATIENCE, Background
 from localqueue.workers import Worker, current_job

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class AcknowledgementPolicy(Protocol):
@@ -23,7 +22,7 @@ class AcknowledgementPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class ExplicitAcknowledgement(Described):
     """The consumer says when work succeeded, and the message is gone once it has."""
 

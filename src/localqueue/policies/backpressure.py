@@ -6,10 +6,10 @@ Capacity counts ready messages. Each strategy that can lose a message names whic
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 from localqueue.policies._limits import require_integer, require_queue_name, require_seconds
 
 
@@ -31,8 +31,19 @@ class BackpressureStrategy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedBackpressure(Described):
+class _Limited(Described):
+    """A limit of ready messages; 0 is none."""
+
+    __slots__ = ()
+
+    maxsize: int
+
+    def is_full(self, *, qsize: int) -> bool:
+        return 0 < self.maxsize <= qsize
+
+
+@policy()
+class BoundedBackpressure(_Limited):
     """At most `maxsize` ready messages; a put waits for room, or fails with overflow="reject"."""
 
     maxsize: int = 0
@@ -43,15 +54,12 @@ class BoundedBackpressure(Described):
         if self.overflow not in ("block", "reject"):
             raise ValueError("backpressure overflow must be 'block' or 'reject'")
 
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
-
     def as_dict(self) -> dict[str, Any]:
         return {"type": "bounded", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
-class RejectingBackpressure(Described):
+@policy()
+class RejectingBackpressure(_Limited):
     """At most `maxsize` ready messages; a put on a full queue raises `queue.Full` at once."""
 
     maxsize: int = 0
@@ -62,15 +70,12 @@ class RejectingBackpressure(Described):
         if self.overflow != "reject":
             raise ValueError("rejecting backpressure overflow must be 'reject'")
 
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
-
     def as_dict(self) -> dict[str, Any]:
         return {"type": "rejecting", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
-class DropNewest(Described):
+@policy()
+class DropNewest(_Limited):
     """A put on a full queue stores nothing and raises nothing: the new message is lost."""
 
     maxsize: int
@@ -82,15 +87,12 @@ class DropNewest(Described):
         _require_limit(self.maxsize)
         _require_overflow(self.overflow, "drop-newest")
 
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
-
     def as_dict(self) -> dict[str, Any]:
         return {"type": "drop-newest", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
-class DropOldest(Described):
+@policy()
+class DropOldest(_Limited):
     """A put on a full queue removes the oldest ready message to make room for the new one.
 
     Messages that are leased, delayed or dead are never dropped.
@@ -105,15 +107,12 @@ class DropOldest(Described):
         _require_limit(self.maxsize)
         _require_overflow(self.overflow, "drop-oldest")
 
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
-
     def as_dict(self) -> dict[str, Any]:
         return {"type": "drop-oldest", **Described.as_dict(self)}
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling(Described):
+@policy()
+class Throttling(_Limited):
     """Above `maxsize` each put waits before it stores, longer the further the queue is behind.
 
     A soft limit: nothing is lost, and the queue may grow past `maxsize`. A put that may not wait that long
@@ -135,9 +134,6 @@ class Throttling(Described):
         if require_seconds("max_delay", self.max_delay) < self.delay:
             raise ValueError(f"max_delay must be at least delay, got {self.max_delay!r} < {self.delay!r}")
 
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
-
     def delay_for(self, *, qsize: int) -> float:
         """Seconds a put waits: `delay` for each message at or over the limit, up to `max_delay`."""
         over = qsize - self.maxsize + 1
@@ -154,8 +150,8 @@ class Throttling(Described):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class OverflowToQueue(Described):
+@policy()
+class OverflowToQueue(_Limited):
     """A put on a full queue stores the message in `queue` of the same store instead.
 
     Nothing is lost. The overflow queue has no limit of its own here, and somebody has to
@@ -172,9 +168,6 @@ class OverflowToQueue(Described):
         _require_limit(self.maxsize)
         _require_overflow(self.overflow, "overflow-queue")
         require_queue_name("overflow queue name", self.queue)
-
-    def is_full(self, *, qsize: int) -> bool:
-        return 0 < self.maxsize <= qsize
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import json.encoder
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from localqueue.errors import PayloadError
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 from localqueue.policies._payload_shape import JSON_SHAPE, MSGPACK_SHAPE, describe_fault, is_plain
 
 
@@ -30,7 +29,7 @@ class Codec(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class JsonCodec(Described):
     """Compact JSON text for None, bool, int, finite float, str, list, and dict with str keys.
 
@@ -63,7 +62,7 @@ class JsonCodec(Described):
             raise PayloadError(f"stored payload is not valid JSON: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class MsgpackCodec(Described):
     """MessagePack bytes: what JSON holds, plus bytes, infinities and keys that are not strings.
 
@@ -95,7 +94,7 @@ class MsgpackCodec(Described):
             raise PayloadError(f"stored payload is not valid MessagePack: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class PickleCodec(Described):
     """Python pickles: almost any object, and unsafe unless every writer is trusted.
 
@@ -133,7 +132,7 @@ class PickleCodec(Described):
             raise PayloadError(f"stored payload can not be unpickled: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class BytesCodec(Described):
     """The value is the payload: `bytes` in, the same `bytes` out, nothing else accepted."""
 

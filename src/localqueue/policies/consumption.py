@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class ConsumptionPolicy(Protocol):
@@ -23,7 +22,7 @@ class ConsumptionPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PullConsumption(Described):
     """Consumers ask for messages; a producer only stores them."""
 
@@ -32,7 +31,7 @@ class PullConsumption(Described):
     producer_invokes_handler: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PushConsumption(Described):
     """A put wakes a consumer or calls a handler, so a dispatcher or notification must be set."""
 

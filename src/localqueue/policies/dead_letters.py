@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class DeadLetterPolicy(Protocol):
@@ -23,7 +22,7 @@ class DeadLetterPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class DeadLetterQueue(Described):
     """A failed message is kept, can be inspected with its error, and can be sent again."""
 

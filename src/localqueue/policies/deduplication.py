@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class DeduplicationPolicy(Protocol):
@@ -20,7 +19,7 @@ class DeduplicationPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class DedupeKeySupport(Described):
     """A put may carry a `dedupe_key`; while that key is stored, a second put adds nothing."""
 
@@ -28,7 +27,7 @@ class DedupeKeySupport(Described):
     accepts_dedupe_key: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@policy()
 class NoDeduplication(Described):
     """Every put is its own message, and a put with a `dedupe_key` is refused."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, class_name
+from localqueue.policies._described import Described, class_name, policy
 from localqueue.policies.commits import LOCAL_ATOMIC_COMMIT, CommitPolicy
 from localqueue.policies.results import NO_RESULT_POLICY, ResultPolicy
 
@@ -28,7 +27,7 @@ class DeliveryPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class AtLeastOnceDelivery(Described):
     """A message is handed out until somebody acknowledges it, so a handler may see it twice."""
 
@@ -38,7 +37,7 @@ class AtLeastOnceDelivery(Described):
     redelivers_expired_leases: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class AtMostOnceDelivery(Described):
     """A message is removed before it is handed out: it may be lost, never delivered twice."""
 
@@ -48,7 +47,7 @@ class AtMostOnceDelivery(Described):
     redelivers_expired_leases: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class EffectivelyOnceDelivery(Described):
     """At-least-once delivery whose duplicates are recognised by a required `dedupe_key`.
 

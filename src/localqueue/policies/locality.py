@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class LocalityPolicy(Protocol):
@@ -23,7 +22,7 @@ class LocalityPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class LocalQueuePlacement(Described):
     """State lives on this host; using the queue crosses no network."""
 
@@ -32,7 +31,7 @@ class LocalQueuePlacement(Described):
     crosses_network_boundary: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class RemoteQueuePlacement(Described):
     """State lives behind a network boundary.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class OrderingPolicy(Protocol):
@@ -29,7 +28,7 @@ class OrderingPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class FifoReadyOrdering(Described):
     """Messages are leased in the order they became ready; ties keep enqueue order."""
 
@@ -39,7 +38,7 @@ class FifoReadyOrdering(Described):
     priority_before_sequence: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PriorityOrdering(Described):
     """Among ready messages the highest priority is leased first; equal ones keep enqueue order."""
 
@@ -49,7 +48,7 @@ class PriorityOrdering(Described):
     priority_before_sequence: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PerKeyFifoOrdering(Described):
     """Messages with one `ordering_key` are leased one at a time, in the order they were put.
 
@@ -64,7 +63,7 @@ class PerKeyFifoOrdering(Described):
     orders_by_key: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class BestEffortOrdering(Described):
     """No order is promised."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
 class RoutingPolicy(Protocol):
@@ -23,7 +22,7 @@ class RoutingPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PointToPointRouting(Described):
     """Consumers compete: each message is leased to one of them at a time."""
 
@@ -32,7 +31,7 @@ class PointToPointRouting(Described):
     fanout: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class PublishSubscribeRouting(Described):
     """Each subscriber gets its own durable copy, with its own lease, retries and dead letters."""
 

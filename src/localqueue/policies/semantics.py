@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from localqueue.policies._described import Described
+from localqueue.policies._described import Described, policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@policy(kw_only=True)
 class QueueSemantics(Described):
     """Describes what a configuration promises; the constructor refuses one that disagrees."""
 

@@ -121,10 +121,10 @@ class ExternalLedger:
 
     def _copied(self, key: str) -> IdempotencyRecord | None:
         """Copy to the ledger what a commit left for it, if anything."""
-        record = self._uncopied.versioned(key)[0]
+        record = self._uncopied.find(key)[0]
         if record is not None:
             self._store.save(key, record)
-            self._queue.store.commit(Changes(records=[self._uncopied.write(key, None)]))
+            self._queue.store.commit(Changes(records=[self._uncopied.erase(key)]))
         return record
 
     def _is_ours(self, known: IdempotencyRecord | None, message: QueueMessage[Any]) -> bool:
