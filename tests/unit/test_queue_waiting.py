@@ -19,7 +19,7 @@ from localqueue import (
     PersistentQueue,
     QueueStoreClosedError,
 )
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.testing.steps import MOMENT, PATIENCE, Background
 
 POLICIES = [NoNotification, lambda: CallbackNotification(lambda m: None), InProcessNotification, AsyncNotification]

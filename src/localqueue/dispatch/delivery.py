@@ -69,4 +69,4 @@ def give_back(queue: PersistentQueue[Any], messages: Sequence[QueueMessage[Any]]
     """Release messages that did not fail, so that no attempt limit turns them into dead letters."""
     settles = [Settle(queue.name, message.id, "release", message.attempts) for message in messages]
     if settles and not consumes(queue):
-        queue._commit(Changes(settle=settles, strict=False), messages)
+        queue.desk.commit(Changes(settle=settles, strict=False), messages)

@@ -13,17 +13,22 @@ from localqueue.policies import Configuration
 _LARGEST_PRIORITY = 2**31 - 1
 
 
-class PutOptions(TypedDict, total=False):
-    """Options of one message, shared by `put`, `put_many` and `Transaction.put`."""
+class BatchOptions(TypedDict, total=False):
+    """Options that the messages of a batch share."""
 
     delay: float
-    dedupe_key: str | None
     priority: int
     ttl: float | None
     headers: Mapping[str, str] | None
     ordering_key: str | None
     run_id: str | None
     after: Iterable[Any]
+
+
+class PutOptions(BatchOptions, total=False):
+    """Options of one message, shared by `put`, `Transaction.put` and `Job.put`."""
+
+    dedupe_key: str | None
 
 
 def check_put_options(

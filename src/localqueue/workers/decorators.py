@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from localqueue.errors import LeaseLost, QueueError
 from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.exchange import Exchange
 from localqueue.workers.handling import Handling, decide_at_once

@@ -63,7 +63,7 @@ class Job:
             )
         if queue.routing_policy.fanout:
             raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
-        draft = queue._draft_one(item, **options)
+        draft = queue.desk.draft(item, **options)
         self.follow_ups.append(FollowUp(queue, draft, item))
         return draft.id
 

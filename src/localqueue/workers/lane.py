@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import Settle
 from localqueue.workers.job import with_job
 from localqueue.workers.keeper import Held

@@ -201,7 +201,7 @@ class Supervisor:
                     else:
                         settles.append(settle._replace(forgive=True))
             if settles:
-                queue._commit(Changes(settle=settles, strict=False))
+                queue.desk.commit(Changes(settle=settles, strict=False))
         except QueueStoreClosedError:
             raise
         except QueueError as problem:  # then the leases run out by themselves

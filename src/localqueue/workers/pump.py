@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
-from localqueue.queue.waiting import Wakeup
+from localqueue.queue.wait import Wakeup
 from localqueue.workers.core import is_async
 from localqueue.workers.handler_threads import HandlerThreads
 from localqueue.workers.job import Job, with_job, with_job_async

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.core import WorkerCore, is_async
 from localqueue.workers.counts import WorkerCounts

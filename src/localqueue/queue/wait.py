@@ -93,7 +93,7 @@ class WorkWait:
     ) -> None:
         policy: Any = notification_policy
         if policy is None:
-            policy = queue._configuration.notification_policy
+            policy = queue.desk.configuration.notification_policy
         self._queue = queue
         self._worker = worker
         self._waiter: Waiter | None = None

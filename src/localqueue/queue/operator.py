@@ -16,11 +16,11 @@ from localqueue.stores.port import DEAD, EXPIRED, STATES
 T = TypeVar("T")
 
 
-class Operating(QueueCore[T]):
+class Operator(QueueCore[T]):
     def inspect(self, message_id: str) -> QueueMessage[T] | None:
         """Read one message without leasing it."""
         stored = self.store.get(self.name, message_id)
-        return None if stored is None else self._seen(stored)
+        return None if stored is None else self.desk.payloads.show(stored)
 
     def messages(
         self, *, state: str | None = None, after: str | None = None, limit: int | None = None
@@ -29,7 +29,10 @@ class Operating(QueueCore[T]):
         if state is not None and state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
         _check_limit(limit)
-        return [self._seen(stored) for stored in self.store.scan(self.name, state=state, after=after, limit=limit)]
+        return [
+            self.desk.payloads.show(stored)
+            for stored in self.store.scan(self.name, state=state, after=after, limit=limit)
+        ]
 
     def qsize(self) -> int:
         """Count of messages that could be leased now."""
@@ -41,7 +44,7 @@ class Operating(QueueCore[T]):
 
     def full(self) -> bool:
         """Whether a `put` would find no capacity now."""
-        policy = self._configuration.backpressure
+        policy = self.desk.configuration.backpressure
         return policy.maxsize > 0 and policy.is_full(qsize=self.store.load(self.name))
 
     def stats(self) -> QueueStats:
@@ -61,17 +64,17 @@ class Operating(QueueCore[T]):
         """Return a dead (or expired, or cancelled) message to delivery with a fresh attempt budget."""
         check_delay(delay)
         message_id = message if isinstance(message, str) else message.id
-        return self._observed(lambda: self.store.requeue(self.name, [message_id], delay=delay)) == 1
+        return self.desk.emitter.observed(lambda: self.store.requeue(self.name, [message_id], delay=delay)) == 1
 
     def requeue_all_dead(self, *, delay: float = 0.0) -> int:
         """Return every dead letter to delivery, except those whose dedupe key a live message holds."""
         check_delay(delay)
-        return self._observed(lambda: self.store.requeue(self.name, delay=delay))
+        return self.desk.emitter.observed(lambda: self.store.requeue(self.name, delay=delay))
 
     def prune_dead_letters(self, *, older_than: float) -> int:
         """Remove dead letters that died at least `older_than` seconds ago."""
         _check_age(older_than)
-        return self._observed(lambda: self.store.prune(self.name, state=DEAD, older_than=older_than))
+        return self.desk.emitter.observed(lambda: self.store.prune(self.name, state=DEAD, older_than=older_than))
 
     def count_dead_letters_older_than(self, *, older_than: float) -> int:
         """How many dead letters `prune_dead_letters` would remove."""
@@ -80,14 +83,12 @@ class Operating(QueueCore[T]):
     def prune_expired(self, *, older_than: float) -> int:
         """Remove messages whose time to live ended at least `older_than` seconds ago."""
         _check_age(older_than)
-        return self._observed(lambda: self.store.prune(self.name, state=EXPIRED, older_than=older_than))
+        return self.desk.emitter.observed(lambda: self.store.prune(self.name, state=EXPIRED, older_than=older_than))
 
     def purge(self) -> int:
         """Remove every message of the queue; how many there were."""
-        removed = self._observed(lambda: self.store.purge(self.name))
-        with self._finished:
-            self._unfinished.clear()
-            self._finished.notify_all()
+        removed = self.desk.emitter.observed(lambda: self.store.purge(self.name))
+        self.desk.unfinished.clear()
         return removed
 
     def pause(self, *, worker: str | None = None) -> None:
@@ -121,11 +122,11 @@ class Operating(QueueCore[T]):
     ) -> list[QueueMessage[Any]]:
         """The messages of a run that are still stored, by id."""
         _check_limit(limit)
-        return [self._seen(stored) for stored in self.store.run_messages(run_id, after=after, limit=limit)]
+        return [self.desk.payloads.show(stored) for stored in self.store.run_messages(run_id, after=after, limit=limit)]
 
     def cancel_run(self, run_id: str) -> int:
         """Cancel every live message of a run; leases of inflight ones are lost. The run takes no more messages."""
-        return self._observed(lambda: self.store.cancel_run(run_id))
+        return self.desk.emitter.observed(lambda: self.store.cancel_run(run_id))
 
     def wait_run(self, run_id: str, timeout: float | None = None) -> RunStats | None:
         """Wait until nothing of the run can move by itself; the counts then, or at the timeout."""
@@ -158,11 +159,7 @@ class Operating(QueueCore[T]):
 
     def subscribers(self) -> tuple[str, ...]:
         """Who receives a copy of a message published now."""
-        policy = self._configuration.subscription_policy
-        static = tuple(policy.subscribers)
-        if not getattr(policy, "dynamic", False):
-            return static
-        return tuple(dict.fromkeys((*static, *self.store.subscriptions(self.name).subscribers)))
+        return self.desk.admission.subscribers()[0]
 
     def subscriber_queue_name(self, subscriber: str) -> str:
         """The name of the queue that holds a subscriber's copies."""
@@ -174,7 +171,7 @@ class Operating(QueueCore[T]):
         return subscriber_queue_name(self.name, subscriber)
 
     def _require_stored_subscriptions(self) -> None:
-        if not getattr(self._configuration.subscription_policy, "dynamic", False):
+        if not getattr(self.desk.configuration.subscription_policy, "dynamic", False):
             raise ValueError(
                 f"the subscribers of queue {self.name!r} are fixed; use subscription_policy=StoredSubscriptions() "
                 "to change them while it runs"

@@ -1,4 +1,4 @@
-"""The consumer's side: lease, settle, renew."""
+"""The consumer's side: lease, settle, renew, wait, and have handlers called."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from queue import Empty
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from localqueue.events.event import RENEWED
+from localqueue.events.event import ACKED, RENEWED
 from localqueue.message import QueueMessage
+from localqueue.policies import NotificationPolicy
 from localqueue.queue.core import QueueCore
+from localqueue.queue.desk import fenced
 from localqueue.queue.drafts import check_delay, check_key, check_timeout
+from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import INFLIGHT, Action, Changes, Lease, LeaseRequest, Settle
-from localqueue.stores.rules import describe_error
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
 
 T = TypeVar("T")
 
 
-class Consuming(QueueCore[T]):
+class Consumer(QueueCore[T]):
     def get(self, block: bool = True, timeout: float | None = None, *, leased_by: str | None = None) -> T:
         """Lease a message and return only its value; `task_done()` acks it."""
         message = self.get_message(block, timeout, leased_by=leased_by)
-        if not self._at_most_once:
-            with self._finished:
-                self._unfinished[message.id] = message
+        if not self.desk.consumes:
+            self.desk.unfinished.add(message)
         return message.value
 
     def get_nowait(self) -> T:
@@ -39,10 +43,11 @@ class Consuming(QueueCore[T]):
         Raises `queue.Empty` when nothing became available. With at-most-once delivery the message is gone from the
         store when this returns.
         """
-        if timeout is None and leased_by is None and self._hooks is None:
-            leased = self.store.lease(self._request)
+        desk = self.desk
+        if timeout is None and leased_by is None and desk.emitter.hooks is None:
+            leased = desk.store.lease(desk.request)
             if leased:
-                message = self._leased(leased[0])
+                message = desk.unpack(leased[0])
                 if message is not None:
                     return message
             elif not block:
@@ -59,7 +64,7 @@ class Consuming(QueueCore[T]):
 
     def _get(self, n: int, block: bool, timeout: float | None, leased_by: str | None) -> list[QueueMessage[T]]:
         check_timeout(timeout)
-        request = self._request
+        request = self.desk.request
         if leased_by is not None:
             check_key("leased_by", leased_by)
         if n != 1 or leased_by is not None:
@@ -82,8 +87,8 @@ class Consuming(QueueCore[T]):
     def _lease(self, request: LeaseRequest) -> list[QueueMessage[T]]:
         """Lease and decode. A batch of nothing but unreadable messages is dead-lettered and the next one taken."""
         while True:
-            stored = self._claim(request)
-            messages = [message for one in stored if (message := self._leased(one)) is not None]
+            stored = self.desk.claim(request)
+            messages = [message for one in stored if (message := self.desk.unpack(one)) is not None]
             if messages or not stored:
                 return messages
 
@@ -93,9 +98,10 @@ class Consuming(QueueCore[T]):
         Given a message that is not leased, or a bare id, this is an operator's override: it acts whoever holds the
         lease. The same is true of `release`, `dead_letter` and `cancel`.
         """
-        plain = self._hooks is None and not self._unfinished
+        desk = self.desk
+        plain = desk.emitter.hooks is None and not desk.unfinished.messages
         if plain and isinstance(message, QueueMessage) and message.state == INFLIGHT:
-            return self.store.ack_one(self.name, message.id, message.attempts)
+            return desk.store.ack_one(self.name, message.id, message.attempts)
         return self._settle(message, "ack")
 
     def ack_many(self, messages: Iterable[QueueMessage[Any] | str]) -> list[bool]:
@@ -105,12 +111,12 @@ class Consuming(QueueCore[T]):
             return []
         name, settles = self.name, []
         for message in batch:
-            message_id, token = self._token(message)
+            message_id, token = fenced(message)
             settles.append(Settle(name, message_id, "ack", token))
-        settled = self._commit(Changes(settle=settles, strict=False), batch).settled
-        if self._unfinished:
+        settled = self.desk.commit(Changes(settle=settles, strict=False), batch).settled
+        if self.desk.unfinished.messages:
             for message in batch:
-                self._forget(message)
+                self.desk.unfinished.forget(message)
         return settled
 
     def release(self, message: QueueMessage[Any] | str, *, delay: float = 0.0, error: object = None) -> bool:
@@ -132,16 +138,17 @@ class Consuming(QueueCore[T]):
     def _settle(
         self, message: QueueMessage[Any] | str, action: Action, *, delay: float = 0.0, error: object = None
     ) -> bool:
-        message_id, token = self._token(message)
+        desk = self.desk
+        message_id, token = fenced(message)
         if action == "ack" and token is not None:
-            settled = self._ack(message, message_id, token)
+            settled = desk.emitter.observed(lambda: desk.store.ack_one(self.name, message_id, token))
+            if settled:
+                desk.emitter.emit(ACKED, message)
         else:
-            settle = Settle(
-                self.name, message_id, action, token, delay, describe_error(error), self._configuration.max_attempts
-            )
-            settled = self._commit(Changes(settle=(settle,), strict=False), (message,)).settled[0]
-        if self._unfinished:
-            self._forget(message)
+            settle = desk.settlement(message, action, delay=delay, error=error)
+            settled = desk.commit(Changes(settle=(settle,), strict=False), (message,)).settled[0]
+        if desk.unfinished.messages:
+            desk.unfinished.forget(message)
         return settled
 
     def renew(self, message: QueueMessage[T], *, timeout: float | None = None) -> QueueMessage[T] | None:
@@ -149,7 +156,7 @@ class Consuming(QueueCore[T]):
         if timeout is not None and not timeout > 0:
             raise ValueError(f"the lease timeout must be greater than zero, not {timeout!r}")
         lease = Lease(self.name, message.id, message.attempts)
-        until = self.store.renew([lease], timeout=self._lease_seconds if timeout is None else timeout)[0]
+        until = self.store.renew([lease], timeout=self.desk.lease_seconds if timeout is None else timeout)[0]
         if until is None:
             return None
         renewed = replace(message, leased_until=until)
@@ -158,18 +165,53 @@ class Consuming(QueueCore[T]):
 
     def task_done(self) -> bool:
         """Ack the oldest unfinished `get()` of this object."""
-        with self._finished:
-            if not self._unfinished:
-                raise ValueError("task_done() called too many times")
-            message = next(iter(self._unfinished.values()))
+        message = self.desk.unfinished.oldest()
+        if message is None:
+            raise ValueError("task_done() called too many times")
         return self.ack(message)
 
     def join(self) -> None:
         """Wait until every message this object handed out by `get()` is settled."""
-        with self._finished:
-            self._finished.wait_for(lambda: not self._unfinished)
+        self.desk.unfinished.wait()
 
-    def _forget(self, message: QueueMessage[Any] | str) -> None:
-        with self._finished:
-            self._unfinished.pop(message if isinstance(message, str) else message.id, None)
-            self._finished.notify_all()
+    # being woken, and having handlers called
+
+    def wait_for_notification(self, timeout: float | None = None) -> bool:
+        """Wait until there may be a message to lease; False when `timeout` seconds passed first.
+
+        Wakes with the queue's notification policy where that can be waited for, and for everything the policy does
+        not tell of too: messages that were there before, delays and leases that end, puts of other processes.
+        """
+        with WorkWait(self) as work:
+            return work.wait(timeout)
+
+    async def wait_for_notification_async(self, timeout: float | None = None) -> bool:
+        """The same without blocking the event loop."""
+        with WorkWait(self) as work:
+            return await work.wait_async(timeout)
+
+    def work_wait(self, notification_policy: NotificationPolicy | None = None) -> WorkWait:
+        """What `wait_for_notification` waits with, to be kept by a consumer that waits again and again."""
+        return WorkWait(self, notification_policy)
+
+    def dispatch_pending(self, limit: int | None = None) -> int:
+        """Lease what is ready now, at most `limit` messages, and call the dispatcher's handlers with each, here.
+
+        Returns how many messages the handlers were called with. Each is acked when they succeed. When one fails, the
+        error is recorded on the message, which is delivered again after a delay, or dead-lettered after
+        `max_attempts`, and the next one is taken.
+        """
+        policy: Any = self.desk.configuration.dispatch_policy
+        if not policy.dispatches:
+            raise ValueError(
+                f"queue {self.name!r} has no handlers to dispatch to; pass dispatch_policy=CallbackDispatcher(...), "
+                "or take messages with get_message()"
+            )
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise TypeError(f"limit must be an integer, not {limit!r}")
+        if limit is not None and limit < 0:
+            raise ValueError("limit cannot be negative")
+        from localqueue.dispatch.pending import deliver_pending
+
+        handlers = getattr(policy, "handlers", None) or (policy.dispatch,)
+        return deliver_pending(cast("PersistentQueue[T]", self), handlers, limit)
