@@ -15,7 +15,7 @@ from typing import Any
 from localqueue._version import __version__
 
 _HOMES = {
-    "localqueue.copying": (
+    "localqueue.queue_copy": (
         "CopyReport",
         "copy_queue",
         "forget_copies",

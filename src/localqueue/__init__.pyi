@@ -1,13 +1,4 @@
 from localqueue._version import __version__ as __version__
-from localqueue.copying import (
-    CopyReport as CopyReport,
-)
-from localqueue.copying import (
-    copy_queue as copy_queue,
-)
-from localqueue.copying import (
-    forget_copies as forget_copies,
-)
 from localqueue.dispatch import (
     ThreadedDispatcher as ThreadedDispatcher,
 )
@@ -397,6 +388,15 @@ from localqueue.queue import (
 )
 from localqueue.queue import (
     Transaction as Transaction,
+)
+from localqueue.queue_copy import (
+    CopyReport as CopyReport,
+)
+from localqueue.queue_copy import (
+    copy_queue as copy_queue,
+)
+from localqueue.queue_copy import (
+    forget_copies as forget_copies,
 )
 from localqueue.results import (
     LMDBResultStore as LMDBResultStore,

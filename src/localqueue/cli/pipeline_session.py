@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import shared
 from localqueue.cli.config import Config
 from localqueue.cli.errors import CommandFailed, Mistake, say
 from localqueue.cli.place import Place
-from localqueue.cli.registering import shared
 from localqueue.cli.signals import stop_by_signal
 
 if TYPE_CHECKING:

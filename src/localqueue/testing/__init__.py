@@ -93,9 +93,9 @@ from localqueue.testing.notifications import (  # noqa: E402
     NotificationContract,
     WaitableNotificationContract,
 )
+from localqueue.testing.persistence import ReopenContract  # noqa: E402
 from localqueue.testing.process_wake import ProcessWakeContract  # noqa: E402
 from localqueue.testing.processes import ProcessContract  # noqa: E402
-from localqueue.testing.reopening import ReopenContract  # noqa: E402
 from localqueue.testing.result_stores import ListedResultStoreContract, ResultStoreContract  # noqa: E402
 
 __all__ = [

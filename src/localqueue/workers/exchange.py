@@ -22,7 +22,7 @@ from localqueue.events.event import RETRIED
 from localqueue.message import QueueMessage
 from localqueue.queue.desk import limits_of
 from localqueue.stores.port import Changes, Committed, Enqueued, LeaseRequest, Settle, StoredMessage
-from localqueue.workers.handling import Handling
+from localqueue.workers.delivery import Delivery
 from localqueue.workers.job import FollowUp
 from localqueue.workers.outcome import Outcome, Steps
 
@@ -46,7 +46,7 @@ class Exchange:
     def __init__(
         self,
         queue: PersistentQueue[Any],
-        handling: Handling,
+        delivery: Delivery,
         request: LeaseRequest,
         *,
         settled: Callable[[Outcome], None],
@@ -56,8 +56,8 @@ class Exchange:
         self.queue = queue
         self._desk = queue.desk
         self.request = request
-        self._handling = handling
-        self._ledger = handling.ledger if request.ledger is not None else None
+        self._delivery = delivery
+        self._ledger = delivery.ledger if request.ledger is not None else None
         self._settled = settled
         self._run_steps = run_steps
         self._stopping = stopping
@@ -66,13 +66,13 @@ class Exchange:
     def for_one_message(
         cls,
         queue: PersistentQueue[Any],
-        handling: Handling,
+        delivery: Delivery,
         *,
         settled: Callable[[Outcome], None],
         run_steps: Callable[[Steps], Any],
     ) -> Self:
         """For a caller who handles the store's failures himself."""
-        return cls(queue, handling, LeaseRequest(queue.name), settled=settled, run_steps=run_steps, stopping=None)
+        return cls(queue, delivery, LeaseRequest(queue.name), settled=settled, run_steps=run_steps, stopping=None)
 
     def swap(self, outcomes: Sequence[Outcome], limit: int) -> list[QueueMessage[Any]]:
         """Commit outcomes and lease up to `limit` messages."""
@@ -165,7 +165,7 @@ class Exchange:
             settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
             instead = Outcome(one.message, "released", settle, error=one.error or conflict)
         except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
-            instead = self._handling.failure(one.message, error)
+            instead = self._delivery.failure(one.message, error)
         rejected = one.rejected
         one.become(instead)
         if rejected is not None:

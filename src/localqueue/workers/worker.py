@@ -165,7 +165,7 @@ class Worker(WorkerCore):
     def _run_in_threads(self) -> None:
         self._prepare(run_steps=drive, on_beat=self._notice_orphanhood)
         self._emptied, self._idle, self._failure = False, 0, None
-        recovery = Recovery(self.handling.coordinator, drive)
+        recovery = Recovery(self.delivery.coordinator, drive)
         try:
             self.keeper.start()
             recovery.start()

@@ -12,7 +12,7 @@ from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
-from localqueue.spark.jobs.writing import known_format, stage
+from localqueue.spark.jobs.staged_files import known_format, stage
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 

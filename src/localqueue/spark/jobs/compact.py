@@ -12,8 +12,8 @@ from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
 from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
 from localqueue.spark.jobs.outgoing_rows import put_rows
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
-from localqueue.spark.jobs.writing import known_format
 from localqueue.spark.place import opened
 from localqueue.stores.url import backend_of
 

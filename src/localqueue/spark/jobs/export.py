@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from localqueue.spark.columns import ERROR, HEADERS, VIEWS
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of, reader
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
-from localqueue.spark.jobs.writing import known_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,12 +16,12 @@ from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.files import folder_at
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
-from localqueue.spark.jobs.pacing import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
 from localqueue.spark.jobs.table_files import find_format, read_table
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
-from localqueue.spark.sink.outgoing import layout
+from localqueue.spark.sink.layout import layout
 from localqueue.stores.port import QueueStore, RecordWrite
 
 if TYPE_CHECKING:

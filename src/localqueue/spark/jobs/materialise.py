@@ -13,7 +13,7 @@ from localqueue.spark.jobs.archive_layout import MARKER
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
-from localqueue.spark.jobs.writing import known_format
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.options import Options
 
 if TYPE_CHECKING:

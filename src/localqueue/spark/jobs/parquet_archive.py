@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from localqueue.spark.jobs.archive_layout import Part, Span, cover, merges, span_name, span_of, superseded
 from localqueue.spark.jobs.files import Folder, size_of
 from localqueue.spark.jobs.journal_rows import archived_schema
-from localqueue.spark.jobs.writing import stage, sweep
+from localqueue.spark.jobs.staged_files import stage, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

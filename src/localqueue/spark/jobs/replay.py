@@ -18,7 +18,7 @@ from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.arguments import moment, where_sql
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
-from localqueue.spark.jobs.pacing import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite

@@ -8,7 +8,7 @@ from typing import Any
 
 from localqueue.events.event import ENQUEUED
 from localqueue.spark.options import OptionError, Options
-from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.plan import EntriesLost
 from localqueue.stores.port import QueueStore
 from localqueue.stores.url import open_store
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +34,9 @@ def copy(
 
     The queue is paused and stays so; its messages stay too.
     """
-    from localqueue.copying import copy_queue, forget_copies
     from localqueue.queue import PersistentQueue
     from localqueue.queue.setup import check_name
+    from localqueue.queue_copy import copy_queue, forget_copies
     from localqueue.stores.url import open_store
 
     name = check_name(queue if to_queue is None else to_queue)

@@ -17,8 +17,8 @@ from localqueue import (
     QueueError,
     QueueStoreError,
     copy_queue,
-    copying,
     forget_copies,
+    queue_copy,
 )
 from localqueue.stores.port import Changes, Committed, Edge, LeaseRequest, QueueStore, StoredMessage
 from localqueue.testing import FakeClock
@@ -57,7 +57,7 @@ def there(clock: FakeClock) -> Iterator[MemoryQueueStore]:
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "_PAGE", 3)
+    monkeypatch.setattr(queue_copy, "_PAGE", 3)
 
 
 def queue(store: QueueStore, name: str = "jobs", **options: Any) -> PersistentQueue[Any]:

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from localqueue.errors import PayloadError
 from localqueue.spark.options import OptionError
-from localqueue.spark.sink.outgoing import check_json, layout
+from localqueue.spark.sink.layout import check_json, layout
 
 TEXT = t.StringType()
 HEADERS = t.MapType(TEXT, TEXT)

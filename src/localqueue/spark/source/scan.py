@@ -13,7 +13,7 @@ import pyarrow as pa
 from localqueue.events.journal import JournalEvent
 from localqueue.spark.options import Options
 from localqueue.spark.source.filters import Wanted
-from localqueue.spark.source.planning import Entries, EntriesLost, Messages, Range
+from localqueue.spark.source.plan import Entries, EntriesLost, Messages, Range
 from localqueue.spark.source.rows import event_batch, message_batch, run_batch, stats_batch
 from localqueue.stores.port import DEAD, STATES, QueueStore, StoredMessage
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from localqueue.cli.registering import shared
+from localqueue.cli.command import shared
 
 if TYPE_CHECKING:
     from localqueue.worker_config import PersistentWorkerConfig
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @shared
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pacing:
+class Pace:
     """How fast messages may start, and what becomes of those that fail for good."""
 
     release_delay: Annotated[float, typer.Option(help="Seconds until a released message is delivered again.")] = 0.0

@@ -13,8 +13,8 @@ from localqueue.spark.options import Options
 from localqueue.spark.source.conditions import conditions, key_of
 from localqueue.spark.source.connections import Connection, connected
 from localqueue.spark.source.filters import Wanted
-from localqueue.spark.source.finishing import Names, finish, finish_events
-from localqueue.spark.source.planning import Entries, EntriesLost, Messages
+from localqueue.spark.source.finish import Names, finish, finish_events
+from localqueue.spark.source.plan import Entries, EntriesLost, Messages
 from localqueue.spark.source.tables import SQLITE, TABLES, Source, raw_columns
 
 _LEASED = {"state", "attempts", "leased_until", "leased_by"}

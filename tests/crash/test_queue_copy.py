@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import copying
+from localqueue import queue_copy
 from localqueue.queue import PersistentQueue
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Settle
 from tests.crash.children import Child
@@ -24,13 +24,15 @@ _PAGE = 7
 
 
 def copy(connection: Connection, source: Place, target: Place, edge: str, nth: int) -> None:
-    copying._PAGE = _PAGE
+    queue_copy._PAGE = _PAGE
     with source.open() as here, target.open() as there:
         if edge in ("before", "after"):
             die_around(there, edge, nth)
         else:
             watch_edges(there, kill_at(edge, nth))
-        copied = copying.copy_queue(PersistentQueue[Any]("jobs", store=here), PersistentQueue[Any]("jobs", store=there))
+        copied = queue_copy.copy_queue(
+            PersistentQueue[Any]("jobs", store=here), PersistentQueue[Any]("jobs", store=there)
+        )
         connection.send(copied.already_there)
 
 

@@ -11,7 +11,7 @@ import pytest
 from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
 from localqueue.testing import FakeClock
 from localqueue.workers import Worker
-from localqueue.workers.pacing import Pace
+from localqueue.workers.pace import Pace
 from tests.unit.worker_steps import Log, Running, eventually
 
 

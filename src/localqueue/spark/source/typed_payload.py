@@ -2,7 +2,7 @@
 
 Besides the fields of the payload a schema may name the message's own columns with an underscore before them (`_id`,
 `_queue`, `_created_at`), and `_corrupt`, a string that receives a payload that does not fit; its other fields are NULL
-then. What fits is said in `fitting`. Arrow reads whole blocks by the same rules, and only where it
+then. What fits is said in `fit`. Arrow reads whole blocks by the same rules, and only where it
 refuses a block are the rows of it read one by one.
 """
 
@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 from localqueue.spark.columns import arrow_schema, known_columns, spark_schema
 from localqueue.spark.options import OptionError
-from localqueue.spark.source.fitting import Misfit, fitting, read_json
+from localqueue.spark.source.fit import Misfit, fit_for, read_json
 from localqueue.spark.source.rows import ENQUEUED, message_batch
 from localqueue.spark.source.values import value_text
 from localqueue.stores.port import Payload, StoredMessage
@@ -66,7 +66,7 @@ class Typed:
         if self.corrupt == "column" and any(not field.nullable for field in fields):
             raise OptionError("with corruptRows 'column' every field of the payload must be nullable")
         payload = t.StructType(fields)
-        self._fit = fitting(payload)
+        self._fit = fit_for(payload)
         self._type = pa.struct(list(arrow_schema(payload)))
         self._fast = _fast_schema(payload)
         self._id = "id" if view != "events" else "message_id"

@@ -9,7 +9,7 @@ from localqueue.workers.ledger import Kept
 from localqueue.workers.outcome import Outcome, Steps
 
 
-class Copying(Coordinator):
+class LedgerCopy(Coordinator):
     """A coordinator whose recovery also copies what is missing in the ledger."""
 
     needs_recovery = True

@@ -37,7 +37,7 @@ def read_json(text: str | bytes) -> Any:
         raise Misfit(f"it is not JSON: {error}") from None
 
 
-def fitting(kind: t.DataType, path: str = "") -> Fit:
+def fit_for(kind: t.DataType, path: str = "") -> Fit:
     """The function that turns a JSON value into what Arrow takes for this type, or raises Misfit."""
     if isinstance(kind, t.StructType):
         return _struct(kind, path)
@@ -72,7 +72,7 @@ def _misfit(path: str, expected: str, value: Any) -> Misfit:
 
 def _struct(kind: t.StructType, path: str) -> Fit:
     inner = [
-        (field.name, field.nullable, fitting(field.dataType, f"{path}.{field.name}" if path else field.name))
+        (field.name, field.nullable, fit_for(field.dataType, f"{path}.{field.name}" if path else field.name))
         for field in kind.fields
     ]
 
@@ -91,7 +91,7 @@ def _struct(kind: t.StructType, path: str) -> Fit:
 
 
 def _array(kind: t.ArrayType, path: str) -> Fit:
-    fit_element = fitting(kind.elementType, f"{path}[]")
+    fit_element = fit_for(kind.elementType, f"{path}[]")
 
     def fit(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -108,7 +108,7 @@ def _map(kind: t.MapType, path: str) -> Fit:
         raise OptionError(
             f"column {path!r} is a map whose keys are no strings: JSON has no others, use map<string, ...>"
         )
-    fit_key, fit_value = fitting(kind.keyType, path), fitting(kind.valueType, f"{path}{{}}")
+    fit_key, fit_value = fit_for(kind.keyType, path), fit_for(kind.valueType, f"{path}{{}}")
 
     def fit(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):

@@ -13,10 +13,10 @@ import pytest
 from localqueue.errors import QueueStoreUnavailableError, RecordConflict
 from localqueue.spark.sink import (
     ledger,
-    staging,
+    staged_rows,
 )
 from localqueue.spark.sink.delivery import Step, WrittenElsewhere, deliver_part, deliver_staged, finish_parts
-from localqueue.spark.sink.staging import Chunk, JobAborted, StagedRowsGone
+from localqueue.spark.sink.staged_rows import Chunk, JobAborted, StagedRowsGone
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 from tests.stores import OPENERS, new_place
 
@@ -45,8 +45,8 @@ def rows(first: int, count: int, **options: Any) -> Any:
 
 def staged(store: QueueStore, batch: int, *batches: Any) -> list[Chunk]:
     """Each batch as a chunk of its own."""
-    token = staging.batch_token("query", batch)
-    return [chunk for one in batches for chunk in staging.stage(store, token, [one])]
+    token = staged_rows.batch_token("query", batch)
+    return [chunk for one in batches for chunk in staged_rows.stage(store, token, [one])]
 
 
 def of(rows: int | None) -> Step | None:
@@ -62,7 +62,7 @@ def values(store: QueueStore, queue: str = "jobs") -> list[int]:
 
 
 def left_behind(store: QueueStore) -> list[str]:
-    return [record.key for record in store.records(staging.KIND)]
+    return [record.key for record in store.records(staged_rows.KIND)]
 
 
 class Dies:
@@ -95,7 +95,7 @@ def test_a_batch_that_is_written_again_is_in_the_queue_once(store: QueueStore) -
     assert deliver(store, 1, staged(store, 1, rows(2, 2)))
     for batch in (0, 1):
         assert not deliver(store, batch, staged(store, batch, rows(90, 5)))
-    staging.sweep(store, "query")
+    staged_rows.sweep(store, "query")
     assert (values(store), left_behind(store)) == ([0, 1, 2, 3], [])
 
 
@@ -131,11 +131,11 @@ def test_a_batch_in_several_transactions_is_finished_from_the_rows_it_began_with
     assert values(store) == [0, 1, 2, 3]
     again = staged(store, 0, rows(4, 2), rows(2, 2), rows(0, 2))
     begun = ledger.read(store, KEY).chunks or ()
-    staging.sweep(store, staging.batch_token("query", 0), keep={chunk.key for chunk in begun})
+    staged_rows.sweep(store, staged_rows.batch_token("query", 0), keep={chunk.key for chunk in begun})
     assert left_behind(store) == [first[2].key], "an abort leaves what was begun with"
     again = staged(store, 0, rows(4, 2), rows(2, 2), rows(0, 2))
     assert deliver(store, 0, again, step=2)
-    staging.sweep(store, "query")
+    staged_rows.sweep(store, "query")
     assert (values(store), left_behind(store)) == ([0, 1, 2, 3, 4, 5], [])
     assert not deliver(store, 0, again, step=2)
 
@@ -192,7 +192,7 @@ def test_of_two_drivers_that_write_the_same_batch_one_wins(store: QueueStore) ->
 
 def test_rows_that_are_gone_fail_a_commit_unless_they_are_in_the_queue(memory: QueueStore) -> None:
     chunks = staged(memory, 0, rows(0, 2))
-    staging.sweep(memory, "query")
+    staged_rows.sweep(memory, "query")
     with pytest.raises(StagedRowsGone, match="another driver has committed or aborted"):
         deliver(memory, 0, chunks)
     assert values(memory) == [] and ledger.read(memory, KEY).version == 0
@@ -200,58 +200,58 @@ def test_rows_that_are_gone_fail_a_commit_unless_they_are_in_the_queue(memory: Q
 
 def test_a_job_without_a_key_has_no_ledger(memory: QueueStore) -> None:
     for _ in range(2):
-        chunks = staging.stage(memory, staging.job_token(), [rows(0, 2)])
+        chunks = staged_rows.stage(memory, staged_rows.job_token(), [rows(0, 2)])
         assert deliver_staged(memory, key=None, batch=0, chunks=chunks, queue="jobs", step=None)
     assert values(memory) == [0, 1, 0, 1]
     assert memory.records(ledger.KIND) == [] and left_behind(memory) == []
 
 
 def test_chunks_keep_the_order_and_are_bounded_in_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 100)
-    monkeypatch.setattr(staging, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(staged_rows, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(staged_rows, "CHUNK_BYTES", 10_000)
     wide = pa.record_batch({"value": [str(n) + "x" * 3000 for n in range(10)]})
-    tables = list(staging.cut([rows(0, 70), rows(70, 70), rows(140, 0), rows(140, 950), wide]))
+    tables = list(staged_rows.cut([rows(0, 70), rows(70, 70), rows(140, 0), rows(140, 950), wide]))
     texts = [text for table in tables for text in table.column("value").to_pylist()]
     assert texts == [str(n) for n in range(1090)] + wide.column("value").to_pylist()
     assert all(0 < table.num_rows <= 100 and table.nbytes <= 10_000 for table in tables)
-    assert list(staging.cut([])) == []
+    assert list(staged_rows.cut([])) == []
 
 
 def test_rows_with_and_without_an_option_share_a_chunk() -> None:
-    (table,) = staging.cut([rows(0, 1), rows(1, 1, priority=3), rows(2, 1)])
+    (table,) = staged_rows.cut([rows(0, 1), rows(1, 1, priority=3), rows(2, 1)])
     assert table.column("priority").to_pylist() == [None, 3, None]
 
 
 def test_sweeping_leaves_what_belongs_to_others(store: QueueStore) -> None:
     kept = [
-        staging.stage(store, token, [rows(0, 1)])[0].key
-        for token in ("query-2:000000000000", "quer:000000000000", staging.job_token())
+        staged_rows.stage(store, token, [rows(0, 1)])[0].key
+        for token in ("query-2:000000000000", "quer:000000000000", staged_rows.job_token())
     ]
     staged(store, 3, rows(0, 1))
     staged(store, 4, rows(0, 1))
-    assert staging.sweep(store, "query") == 2
+    assert staged_rows.sweep(store, "query") == 2
     assert left_behind(store) == sorted(kept)
 
 
 def test_a_task_that_outlives_its_job_stages_nothing_more(store: QueueStore) -> None:
-    job, other = staging.job_token(), staging.job_token()
-    staging.stage(store, job, [rows(0, 1)], job=job)
-    staging.abort(store, job, job=job)
+    job, other = staged_rows.job_token(), staged_rows.job_token()
+    staged_rows.stage(store, job, [rows(0, 1)], job=job)
+    staged_rows.abort(store, job, job=job)
     with pytest.raises(JobAborted):
-        staging.stage(store, job, [rows(1, 1)], job=job)
-    (kept,) = staging.stage(store, other, [rows(2, 1)], job=other)
+        staged_rows.stage(store, job, [rows(1, 1)], job=job)
+    (kept,) = staged_rows.stage(store, other, [rows(2, 1)], job=other)
     assert left_behind(store) == [kept.key]
 
 
 def test_what_a_dead_job_left_is_swept_a_day_later(tmp_path: Path) -> None:
     now = [1_000_000.0]
     with new_place("sqlite", tmp_path).open(clock=lambda: now[0]) as store:
-        staging.stage(store, staging.job_token(), [rows(0, 1)])
+        staged_rows.stage(store, staged_rows.job_token(), [rows(0, 1)])
         staged(store, 0, rows(0, 1))
-        assert staging.sweep_abandoned(store) == 0
-        now[0] += staging.ABANDONED + 1
-        young = staging.stage(store, staging.job_token() + "f", [rows(0, 1)])
-        assert staging.sweep_abandoned(store) == 1
+        assert staged_rows.sweep_abandoned(store) == 0
+        now[0] += staged_rows.ABANDONED + 1
+        young = staged_rows.stage(store, staged_rows.job_token() + "f", [rows(0, 1)])
+        assert staged_rows.sweep_abandoned(store) == 1
         assert young[0].key in left_behind(store) and len(left_behind(store)) == 2
 
 
@@ -303,5 +303,5 @@ def test_a_put_in_a_store_that_refuses_the_ledger_stores_nothing(store: QueueSto
     stale = ledger.read(store, KEY)
     store.commit(Changes(records=[RecordWrite(ledger.KIND, KEY, b'{"batch": -1}')]))
     with pytest.raises(RecordConflict):
-        store.put_batch("jobs", ["1"], None, records=[stale.finished(0), *staging.removals(chunks)])
+        store.put_batch("jobs", ["1"], None, records=[stale.finished(0), *staged_rows.removals(chunks)])
     assert values(store) == [] and len(left_behind(store)) == 1

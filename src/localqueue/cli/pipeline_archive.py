@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.output import Output
 from localqueue.cli.pipeline_results import moment_of, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue; all without it.")]
 

@@ -35,7 +35,7 @@ class Plan:
     idle_sleep: float
 
 
-class Processing:
+class ProcessLoop:
     """Runs `handler(message.value)` for the messages of a queue; `name` is what its events begin with."""
 
     def __init__(

@@ -35,7 +35,7 @@ class Decision(NamedTuple):
     permanent: bool = False
 
 
-class Handling:
+class Delivery:
     """What a worker does with each message. `decide` says what a failure leads to."""
 
     def __init__(

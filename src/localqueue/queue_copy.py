@@ -68,7 +68,7 @@ def copy_queue(
     for queue in (source, target):
         if not hasattr(queue, "store") or not hasattr(queue, "name"):
             raise TypeError(f"copy_queue copies between two PersistentQueue, not {queue!r}")
-    return _Copying(source.store, source.name, target.store, target.name, progress or (lambda done, total: None)).run()
+    return _Copy(source.store, source.name, target.store, target.name, progress or (lambda done, total: None)).run()
 
 
 def forget_copies(target: PersistentQueue[Any]) -> int:
@@ -107,7 +107,7 @@ class _Left(NamedTuple):
     queue: str | None
 
 
-class _Copying:
+class _Copy:
     def __init__(self, source: QueueStore, name: str, target: QueueStore, into: str, progress: Progress) -> None:
         self.source = source
         self.name = name
@@ -204,14 +204,14 @@ class _Copying:
 class _Batch:
     """The messages of one commit: those of a page that are not in the target yet, and those they wait for."""
 
-    def __init__(self, copying: _Copying, notes: dict[str, _Note]) -> None:
-        self._copying = copying
+    def __init__(self, copy: _Copy, notes: dict[str, _Note]) -> None:
+        self._copy = copy
         self._notes = notes
         self._chosen: dict[str, tuple[StoredMessage, list[str]]] = {}
 
     def add(self, message: StoredMessage) -> bool:
         """Whether the message will be in the target after the commit, with everything it waits for."""
-        copying = self._copying
+        copy = self._copy
         if message.id in self._chosen:
             return True
         if message.id in self._notes:
@@ -219,68 +219,68 @@ class _Batch:
             return True
         if message.state == INFLIGHT:
             raise QueueError(
-                f"message {message.id} of queue {copying.name!r} was leased during the copy: the queue was resumed. "
+                f"message {message.id} of queue {copy.name!r} was leased during the copy: the queue was resumed. "
                 "What was copied is safe; keep it paused and call again"
             )
         after: list[str] = []
         if message.waiting_on:
-            for upstream in copying.source.upstream(copying.name, message.id):
+            for upstream in copy.source.upstream(copy.name, message.id):
                 left = self._require(upstream, message)
                 if left is None:
                     after.append(upstream)
                 elif message.state not in ENDED or left.queue is not None:
-                    copying.left[message.id] = left
+                    copy.left[message.id] = left
                     return False
         self._chosen[message.id] = (message, after)
         return True
 
     def _require_the_same_target(self, message: StoredMessage) -> None:
         into = self._notes[message.id].queue
-        if into != self._copying.into:
+        if into != self._copy.into:
             raise ValueError(
-                f"message {message.id} of queue {self._copying.name!r} was copied into queue {into!r} of that store "
-                f"before, so it is not copied into {self._copying.into!r} too; see forget_copies()"
+                f"message {message.id} of queue {self._copy.name!r} was copied into queue {into!r} of that store "
+                f"before, so it is not copied into {self._copy.into!r} too; see forget_copies()"
             )
 
     def _require(self, upstream: str, message: StoredMessage) -> _Left | None:
         """Make sure that the upstream message is in the target too; None when it will be."""
-        copying = self._copying
+        copy = self._copy
         if upstream in self._notes or upstream in self._chosen:
             return None
-        note = copying.target.record(KIND, upstream)
+        note = copy.target.record(KIND, upstream)
         if note is not None:
             self._notes[upstream] = _Note.of(note)
             return None
-        here = copying.source.get(copying.name, upstream)
+        here = copy.source.get(copy.name, upstream)
         if here is not None:
-            return None if self.add(here) else copying.left[here.id]._replace(message=message.id)
-        others = (name for name in copying.source.queues() if copying.source.get(name, upstream) is not None)
+            return None if self.add(here) else copy.left[here.id]._replace(message=message.id)
+        others = (name for name in copy.source.queues() if copy.source.get(name, upstream) is not None)
         return _Left(message.id, upstream, next(others, None))
 
     def commit(self) -> int:
         if not self._chosen:
             return 0
-        copying = self._copying
+        copy = self._copy
         chosen = [self._chosen[message_id] for message_id in sorted(self._chosen)]
-        ids = dict(zip(sorted(self._chosen), copying.target.mint(len(chosen)), strict=True))
+        ids = dict(zip(sorted(self._chosen), copy.target.mint(len(chosen)), strict=True))
         # Who holds an ordering key goes before those who are blocked behind it, whatever their ids.
         chosen.sort(key=lambda one: one[0].state == BLOCKED)
         known = {old: note.id for old, note in self._notes.items()} | ids
         drafts = [
-            _draft(message, ids[message.id], copying.into, tuple(known[upstream] for upstream in after))
+            _draft(message, ids[message.id], copy.into, tuple(known[upstream] for upstream in after))
             for message, after in chosen
         ]
-        notes = [RecordWrite(KIND, old, _Note(copying.into, new).pack(), expect=0) for old, new in ids.items()]
-        enqueued = copying.target.commit(Changes(enqueue=drafts, records=notes)).enqueued
+        notes = [RecordWrite(KIND, old, _Note(copy.into, new).pack(), expect=0) for old, new in ids.items()]
+        enqueued = copy.target.commit(Changes(enqueue=drafts, records=notes)).enqueued
         stands_for = []
         for (message, _), done in zip(chosen, enqueued, strict=True):
             if done.existing is None:
-                copying.states[done.state] += 1
+                copy.states[done.state] += 1
             else:
-                copying.duplicates += 1
-                stands_for.append(RecordWrite(KIND, message.id, _Note(copying.into, done.existing.id).pack()))
+                copy.duplicates += 1
+                stands_for.append(RecordWrite(KIND, message.id, _Note(copy.into, done.existing.id).pack()))
         if stands_for:
-            copying.target.commit(Changes(records=stands_for))
+            copy.target.commit(Changes(records=stands_for))
         return len(chosen)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from localqueue.spark.options import OptionError
-from localqueue.spark.source.typed import CorruptRow, Typed, is_selection
+from localqueue.spark.source.typed_payload import CorruptRow, Typed, is_selection
 from localqueue.stores.port import StoredMessage
 
 

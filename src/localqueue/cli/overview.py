@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.config import Config
-from localqueue.cli.dead import summary_of
+from localqueue.cli.dead_letters import summary_of
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, as_dict, write
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
-from localqueue.cli.watching import Interval, Watch, again_and_again
+from localqueue.cli.watch import Interval, Watch, again_and_again
 
 if TYPE_CHECKING:
     from localqueue.message import QueueStats

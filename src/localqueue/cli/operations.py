@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import NEGATIVE, OK
 from localqueue.cli.events import LogEvents, log
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, write
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 
 def register(app: typer.Typer) -> None:

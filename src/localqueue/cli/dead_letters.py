@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.config import Config
 from localqueue.cli.errors import CommandFailed
 from localqueue.cli.events import LogEvents, log
 from localqueue.cli.messages import Delay, QueueName
 from localqueue.cli.output import Output, as_dict
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
-from localqueue.cli.watching import Interval, Watch, again_and_again
+from localqueue.cli.watch import Interval, Watch, again_and_again
 
 if TYPE_CHECKING:
     from localqueue.message import QueueMessage

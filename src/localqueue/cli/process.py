@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add, shared
 from localqueue.cli.config import Config
 from localqueue.cli.errors import NEGATIVE, CommandFailed, Mistake
 from localqueue.cli.events import LogEvents
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pacing import Pacing
+from localqueue.cli.pace import Pace
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add, shared
 
 if TYPE_CHECKING:
     from localqueue.worker_config import PersistentWorkerConfig
@@ -46,7 +46,7 @@ class Run:
     idle_sleep: Annotated[float, typer.Option(min=0.001, help="Longest rest between looks at an empty queue.")] = 1.0
     log_events: LogEvents = False
 
-    def config(self, pacing: Pacing) -> PersistentWorkerConfig:
+    def config(self, pace: Pace) -> PersistentWorkerConfig:
         from tenacity import retry_if_exception, wait_fixed
 
         from localqueue.retry import is_permanent
@@ -59,28 +59,28 @@ class Run:
         path = self.retry_store_path if self.retry_store_path is not None else Config.load().retry_store_path
         if path is not None:
             retry["store_path"] = path
-        return pacing.config(**retry)
+        return pace.config(**retry)
 
 
 def process(
     queue: QueueName,
     handler: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Called with the value of a message.")],
     run: Run,
-    pacing: Pacing,
+    pace: Pace,
     place: Place,
     out: Output,
 ) -> int:
     """Call a function for each message: it is acked when the function returns."""
     from localqueue.cli.handlers import called_in_thread, load_handler
 
-    return _run(queue, called_in_thread(load_handler(handler, NEGATIVE)), run, pacing, place, out, "process")
+    return _run(queue, called_in_thread(load_handler(handler, NEGATIVE)), run, pace, place, out, "process")
 
 
 def exec_(
     queue: QueueName,
     command: Annotated[list[str], typer.Argument(metavar="[--] COMMAND...", help="The command and its arguments.")],
     run: Run,
-    pacing: Pacing,
+    pace: Pace,
     place: Place,
     out: Output,
 ) -> int:
@@ -89,13 +89,11 @@ def exec_(
 
     if command[0].startswith("-"):
         raise Mistake(f"localqueue queue exec: No such option: {command[0]}; write '--' before a command like that")
-    return _run(queue, lambda value: run_command(command, value), run, pacing, place, out, "exec")
+    return _run(queue, lambda value: run_command(command, value), run, pace, place, out, "exec")
 
 
-def _run(
-    queue: str, handler: Callable[[Any], Any], run: Run, pacing: Pacing, place: Place, out: Output, name: str
-) -> int:
-    from localqueue.cli.one_by_one import Plan, Processing
+def _run(queue: str, handler: Callable[[Any], Any], run: Run, pace: Pace, place: Place, out: Output, name: str) -> int:
+    from localqueue.cli.process_loop import Plan, ProcessLoop
     from localqueue.cli.signals import stop_by_signal
 
     if run.forever and run.max_jobs is not None:
@@ -106,9 +104,9 @@ def _run(
         timeout=run.timeout,
         idle_sleep=run.idle_sleep,
     )
-    config = run.config(pacing)
+    config = run.config(pace)
     with stop_by_signal() as stop, place.open_queue(queue, lease_timeout=run.lease_timeout) as opened:
-        processing = Processing(
+        loop = ProcessLoop(
             opened, handler, config, worker_id=run.worker_id, out=out, name=name, log_events=run.log_events
         )
-        return processing.run(plan, stop)
+        return loop.run(plan, stop)
