@@ -1,7 +1,7 @@
 """Moving queues to another store while the work goes on: configure, copy, switch.
 
-python examples/move.py                              from SQLite to LMDB (needs the extra lmdb)
-python examples/move.py redis://localhost:6379/0     to any other store
+python examples/move.py                            from SQLite to LMDB (needs the extra lmdb)
+python examples/move.py redis://localhost:6379/0   to any other store
 """
 
 from __future__ import annotations
