@@ -172,8 +172,8 @@ def follow(query: StreamingQuery) -> int | None:
 def teller(wanted: bool) -> Callable[..., Any] | None:
     """Progress on stderr, a line each time, or nothing."""
 
-    def tell(*said: object) -> None:
-        say(" of ".join(map(str, said)))
+    def tell(*parts: object) -> None:
+        say(" of ".join(map(str, parts)))
 
     return tell if wanted else None
 

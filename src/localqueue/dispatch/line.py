@@ -11,7 +11,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from localqueue.dispatch.delivery import Handler, consumes, give_back, handle, log, settle
-from localqueue.dispatch.lease_keeper import LeaseKeeper
+from localqueue.dispatch.keeper import LeaseKeeper
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
 from localqueue.policies import NO_NOTIFICATION

@@ -29,13 +29,13 @@ class FollowUp(NamedTuple):
 class Job:
     """One delivery of a message: what a handler can see of it and add to its commit."""
 
-    __slots__ = ("_lost", "_queue", "_saga", "follow_ups", "message")
+    __slots__ = ("_lost", "_queue", "follow_ups", "message", "saga")
 
     def __init__(self, queue: PersistentQueue[Any], message: QueueMessage[Any]) -> None:
         self.message = message
         self.follow_ups: list[FollowUp] = []
         self._queue = queue
-        self._saga: SagaLog | None = None
+        self.saga: SagaLog | None = None
         self._lost = False
 
     @property
@@ -88,12 +88,12 @@ class Job:
         return result
 
     def _saga_log(self) -> SagaLog:
-        if self._saga is None:
+        if self.saga is None:
             raise QueueError(
                 f"queue {self._queue.name!r} runs no sagas; "
                 "use EffectivelyOnceDelivery(commit_policy=SagaCommit(compensations={...}))"
             )
-        return self._saga
+        return self.saga
 
 
 def current_job() -> Job:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from localqueue.errors import RecordConflict
+from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.stores.port import QueueStore, RecordWrite
 
 KIND = "spark-paced"
@@ -78,7 +79,7 @@ def put_paced(
     *,
     rate: float | None = None,
     closing: Callable[[], Sequence[RecordWrite]] = tuple,
-    progress: Callable[[str], None] = lambda said: None,
+    progress: Progress = silent,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
@@ -88,7 +89,7 @@ def put_paced(
     when all is done.
     """
     writer = uuid.uuid4().hex
-    begun, seen, stored, said = clock(), 0, 0, clock()
+    begun, seen, stored, told_at = clock(), 0, 0, clock()
 
     def forward(way: Way, taken: Sequence[T], records: Sequence[RecordWrite]) -> tuple[Way, int]:
         try:
@@ -109,8 +110,8 @@ def put_paced(
         way, count = forward(replace(way, through=taken[-1][0]), [row for _, row in taken], ())
         seen += len(taken)
         stored += count
-        if clock() - said >= 5.0:
-            said = clock()
+        if clock() - told_at >= 5.0:
+            told_at = clock()
             progress(f"put {seen} messages")
     forward(replace(way, done=True), (), closing())
     return stored
