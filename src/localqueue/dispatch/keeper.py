@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from localqueue.dispatch.delivery import consumes, log
+from localqueue.dispatch.delivery import log
 from localqueue.errors import QueueStoreError
 from localqueue.message import QueueMessage
 from localqueue.stores.port import Lease
@@ -23,7 +23,7 @@ class LeaseKeeper:
 
     def __init__(self, queue: PersistentQueue[Any]) -> None:
         self._queue = queue
-        self._needed = not consumes(queue)
+        self._needed = not queue.desk.consumes
         self._held: set[Lease] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()

@@ -13,7 +13,7 @@ from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.core import QueueCore
 from localqueue.queue.desk import fenced
-from localqueue.queue.drafts import check_delay, check_key, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_limit, check_timeout
 from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import INFLIGHT, Action, Changes, Lease, LeaseRequest, Settle
 
@@ -207,10 +207,7 @@ class Consumer(QueueCore[T]):
                 f"queue {self.name!r} has no handlers to dispatch to; pass dispatch_policy=CallbackDispatcher(...), "
                 "or take messages with get_message()"
             )
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise TypeError(f"limit must be an integer, not {limit!r}")
-        if limit is not None and limit < 0:
-            raise ValueError("limit cannot be negative")
+        check_limit(limit)
         from localqueue.dispatch.pending import deliver_pending
 
         handlers = getattr(policy, "handlers", None) or (policy.dispatch,)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class QueueCore(Generic[T]):
-    """A queue's name and its desk."""
+    """A queue's name and its desk, which is for the parts of this package that serve a queue."""
 
     def __init__(self, desk: Desk) -> None:
         self.name = desk.name

@@ -43,7 +43,8 @@ from localqueue.stores.rules import describe_error
 class Desk:
     """Does the work of one queue object at its store. Not for applications: they have the queue itself.
 
-    `limit` is the queue's capacity as a condition of a commit, `request` what one claim asks for by default.
+    `limit` is the queue's capacity as a condition of a commit, `request` what one claim asks for by default. A queue
+    that `consumes` is one where a claim removes its messages, so that nothing is left to settle.
     """
 
     def __init__(self, configuration: Configuration, tenancy: Tenancy) -> None:
@@ -72,6 +73,19 @@ class Desk:
     def store(self) -> QueueStore:
         store = self.tenancy.current
         return self.tenancy.open() if store is None else store
+
+    def check_shares_store(self, other: Desk, way_out: str = "pass both the same store=") -> None:
+        """Refuse another queue that can not change in one commit with this one."""
+        if other.store is not self.store:
+            raise ValueError(
+                f"queues {self.name!r} and {other.name!r} do not share a store object, so they can not change "
+                f"together; {way_out}"
+            )
+
+    def check_stores_itself(self) -> None:
+        """Refuse to put into a topic: its messages are copies in the queues of its subscribers."""
+        if self.configuration.routing_policy.fanout:
+            raise ValueError(f"queue {self.name!r} publishes to subscribers; put into their queues with to=")
 
     # messages that leave the store
 

@@ -85,6 +85,15 @@ def check_timeout(timeout: float | None) -> None:
         raise ValueError("'timeout' must be a non-negative number")
 
 
+def check_limit(limit: int | None) -> None:
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"limit must be an integer, not {limit!r}")
+    if limit < 0:
+        raise ValueError("limit cannot be negative")
+
+
 def _check_priority(configuration: Configuration, priority: int) -> None:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError("priority must be an integer")

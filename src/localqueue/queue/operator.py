@@ -9,7 +9,7 @@ from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueMessage, QueueStats, RunStats
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
-from localqueue.queue.drafts import check_delay, check_key, check_seconds, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout
 from localqueue.queue.setup import check_name
 from localqueue.stores.port import DEAD, EXPIRED, STATES
 
@@ -28,7 +28,7 @@ class Operator(QueueCore[T]):
         """Messages by id, all or those of one state; `after` continues behind that message."""
         if state is not None and state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
-        _check_limit(limit)
+        check_limit(limit)
         return [
             self.desk.payloads.show(stored)
             for stored in self.store.scan(self.name, state=state, after=after, limit=limit)
@@ -57,7 +57,7 @@ class Operator(QueueCore[T]):
 
     def events(self, after: int = 0, limit: int | None = None) -> list[JournalEvent]:
         """What the store's journal says about this queue, behind the entry `after`; see `store.enable_journal()`."""
-        _check_limit(limit)
+        check_limit(limit)
         return self.store.events(after, limit, self.name)
 
     def requeue_dead(self, message: QueueMessage[Any] | str, *, delay: float = 0.0) -> bool:
@@ -121,7 +121,7 @@ class Operator(QueueCore[T]):
         self, run_id: str, *, after: str | None = None, limit: int | None = None
     ) -> list[QueueMessage[Any]]:
         """The messages of a run that are still stored, by id."""
-        _check_limit(limit)
+        check_limit(limit)
         return [self.desk.payloads.show(stored) for stored in self.store.run_messages(run_id, after=after, limit=limit)]
 
     def cancel_run(self, run_id: str) -> int:
@@ -176,15 +176,6 @@ class Operator(QueueCore[T]):
                 f"the subscribers of queue {self.name!r} are fixed; use subscription_policy=StoredSubscriptions() "
                 "to change them while it runs"
             )
-
-
-def _check_limit(limit: int | None) -> None:
-    if limit is None:
-        return
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"limit must be an integer, not {limit!r}")
-    if limit < 0:
-        raise ValueError("limit cannot be negative")
 
 
 def _check_age(older_than: float) -> float:

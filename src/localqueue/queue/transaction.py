@@ -57,8 +57,7 @@ class Transaction:
         """Store an item in this queue, or in the queue `to` of the same store."""
         self._require_open()
         queue = self._same_store(to)
-        if queue.routing_policy.fanout:
-            raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
+        queue.desk.check_stores_itself()
         after = options.pop("after", ())
         check_is_list(after)
         draft = queue.desk.draft(item, **options)
@@ -152,11 +151,7 @@ class Transaction:
     def _same_store(self, queue: PersistentQueue[Any] | None) -> PersistentQueue[Any]:
         if queue is None:
             return self._queue
-        if queue.store is not self._queue.store:
-            raise ValueError(
-                f"queues {self._queue.name!r} and {queue.name!r} do not share a store object, so they can not change "
-                "together; pass both the same store="
-            )
+        self._queue.desk.check_shares_store(queue.desk)
         return queue
 
     def _require_open(self) -> None:

@@ -72,7 +72,7 @@ class WorkerCore:
     @property
     def batch(self) -> int:
         """How many messages are taken at once. What is gone from the store when it is taken can not be given back."""
-        return 1 if self.queue.delivery_policy.ack_timing == "before-delivery" else self.prefetch
+        return 1 if self.queue.desk.consumes else self.prefetch
 
     @property
     def attempt_limit(self) -> int | None:

@@ -49,7 +49,7 @@ class Delivery:
         self.handler = handler
         self.config = config
         self._decide = decide
-        self.consumes = queue.delivery_policy.ack_timing == "before-delivery"
+        self.consumes = queue.desk.consumes
         self.ledger = ledger_for(queue)
         self.coordinator = coordinator_for(queue, self.ledger)
 

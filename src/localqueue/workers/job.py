@@ -56,13 +56,8 @@ class Job:
         `to` names another queue of the same store. Returns the id the message will have, for `after=` of another one.
         """
         queue = self._queue if to is None else to
-        if queue.store is not self._queue.store:
-            raise ValueError(
-                f"queues {self._queue.name!r} and {queue.name!r} do not share a store object, so they can not change "
-                "together; pass both the same store=, or use TransactionalOutboxCommit"
-            )
-        if queue.routing_policy.fanout:
-            raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
+        self._queue.desk.check_shares_store(queue.desk, "pass both the same store=, or use TransactionalOutboxCommit")
+        queue.desk.check_stores_itself()
         draft = queue.desk.draft(item, **options)
         self.follow_ups.append(FollowUp(queue, draft, item))
         return draft.id
