@@ -17,7 +17,7 @@ import pytest
 
 from localqueue.errors import QueueStoreUnavailableError
 from tests.crash.scenarios import SCENARIOS
-from tests.faults.cutting import connected, rehearse, run, vanish
+from tests.faults.cuts import connected, rehearse, run, vanish
 from tests.faults.proxy import Proxy
 from tests.stores import SERVERS, shared
 

@@ -17,12 +17,12 @@ from localqueue.spark.columns import VIEWS, arrow_schema, spark_schema
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.options import OptionError, parse
 from localqueue.spark.source.connections import connected, engine_of
-from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
 from pyspark_localqueue import DefaultSource
 from tests.servers import free_port
-from tests.spark.filling import fill, in_order, options_of, read, rows
+from tests.spark.contents import fill, in_order, options_of, read, rows
 from tests.stores import Place, new_place
 
 TABLES = ["sqlite", pytest.param("postgres", marks=pytest.mark.server)]

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.source.filters import Condition, Wanted, take
-from tests.spark.filling import fill, in_order, options_of, read
+from tests.spark.contents import fill, in_order, options_of, read
 from tests.stores import Place, new_place
 
 MESSAGES = {name: name for name in ("id", "queue", "state", "priority", "created_at", "dedupe_key", "value")}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from localqueue.spark.options import OptionError, Options, parse
-from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.streams.follower import Follower, entry_before
 from localqueue.spark.streams.subscribe import JournalRange, SubscribeReader, ranges
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage

@@ -24,9 +24,9 @@ from localqueue.spark.jobs.archive_layout import (
 from localqueue.spark.jobs.arguments import moment
 from localqueue.spark.jobs.files import LocalFolder, files_in, size_of
 from localqueue.spark.jobs.latest import json_path
-from localqueue.spark.jobs.pacing import KIND, Way, check_rate, put_paced, slices, way_of
+from localqueue.spark.jobs.paced_puts import KIND, Way, check_rate, put_paced, slices, way_of
+from localqueue.spark.jobs.staged_files import known_format, sweep
 from localqueue.spark.jobs.table_files import format_of
-from localqueue.spark.jobs.writing import known_format, sweep
 from localqueue.stores.port import Changes, NewMessage, RecordWrite
 from localqueue.stores.sqlite import MemoryQueueStore
 

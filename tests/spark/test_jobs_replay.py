@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localqueue.spark.jobs import pacing
+from localqueue.spark.jobs import paced_puts
 from localqueue.spark.jobs.archive import archive
 from localqueue.spark.jobs.ingest import ingest
 from localqueue.spark.jobs.replay import replay
@@ -100,9 +100,9 @@ def test_a_paced_ingest_that_was_killed_is_continued_and_known_afterwards(
 ) -> None:
     file = tmp_path / "in.json"
     file.write_text("".join(f'{{"n": {n % 90}}}\n' for n in range(100)))
-    monkeypatch.setattr(pacing, "MOST", 30)
+    monkeypatch.setattr(paced_puts, "MOST", 30)
     calls = []
-    original = pacing.Way.record
+    original = paced_puts.Way.record
 
     def record(self: Any, writer: str) -> Any:
         calls.append(self.through)
@@ -111,7 +111,7 @@ def test_a_paced_ingest_that_was_killed_is_continued_and_known_afterwards(
         return original(self, writer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pacing.Way, "record", record)
+        patch.setattr(paced_puts.Way, "record", record)
         with pytest.raises(OSError, match="killed"):
             ingest(spark, file, url=url, queue="jobs", rate=1e6)
     assert len(messages(url, "jobs")) == 60
@@ -148,10 +148,10 @@ def test_a_window_is_replayed_as_it_was_in_order_and_once(
     assert str(dry).startswith("would replay 6 messages into queue 'again' (seq 2 to 7")
     assert messages(url, "again") == []
 
-    monkeypatch.setattr(pacing, "MOST", 2)
+    monkeypatch.setattr(paced_puts, "MOST", 2)
     with monkeypatch.context() as patch:
         calls: list[int] = []
-        original = pacing.Way.record
+        original = paced_puts.Way.record
 
         def record(self: Any, writer: str) -> Any:
             calls.append(self.through)
@@ -159,7 +159,7 @@ def test_a_window_is_replayed_as_it_was_in_order_and_once(
                 raise OSError("killed")
             return original(self, writer)
 
-        patch.setattr(pacing.Way, "record", record)
+        patch.setattr(paced_puts.Way, "record", record)
         with pytest.raises(OSError, match="killed"):
             replay(spark, **window)
     assert len(messages(url, "again")) == 2

@@ -15,11 +15,11 @@ from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.policies.codec import MsgpackCodec
 from localqueue.spark.columns import VIEWS, arrow_schema, known_columns, spark_schema
-from localqueue.spark.source.finishing import ids_of, moments
+from localqueue.spark.source.finish import ids_of, moments
 from localqueue.spark.source.rows import enqueued_batch, event_batch, message_batch, run_batch, stats_batch
 from localqueue.spark.source.values import micros, value_text
 from localqueue.stores.port import StoredMessage
-from tests.spark.filling import ERROR
+from tests.spark.contents import ERROR
 
 STAMP = pa.timestamp("us", tz="UTC")
 

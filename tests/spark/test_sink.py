@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from localqueue.spark.options import parse
 from localqueue.spark.place import opened
-from localqueue.spark.sink import ledger, staging
+from localqueue.spark.sink import ledger, staged_rows
 from localqueue.spark.sink.writers import BatchSink, StreamSink, Written
 from localqueue.stores.port import Changes
 from tests.stores import Place, new_place
@@ -59,7 +59,7 @@ def values(place: Place, queue: str = "jobs") -> list[Any]:
 
 def debris(place: Place) -> list[str]:
     with place.open() as store:
-        return [record.key for kind in (staging.KIND, ledger.PART_KIND) for record in store.records(kind)]
+        return [record.key for kind in (staged_rows.KIND, ledger.PART_KIND) for record in store.records(kind)]
 
 
 def test_a_job_writes_its_rows_as_json_and_with_its_key_only_once(spark: Any, tmp_path: Path) -> None:
@@ -180,14 +180,14 @@ def test_an_aborted_batch_is_swept_and_what_was_begun_of_it_is_kept(tmp_path: Pa
     options = parse(options_of(place))
     sink = StreamSink(options, ONE_TEXT)
     with opened(options) as store:
-        token = staging.batch_token("q", 7)
-        begun = staging.stage(store, token, rows("1"))
+        token = staged_rows.batch_token("q", 7)
+        begun = staged_rows.stage(store, token, rows("1"))
         key = ledger.for_query("q", "jobs")
         store.commit(Changes(records=[ledger.read(store, key).amid(7, begun, 0, "dead")]))
-        staging.stage(store, token, rows("1"))
+        staged_rows.stage(store, token, rows("1"))
         sink.abort([None, Written(query="q", rows=1)], 7)
         assert debris(place) == [begun[0].key]
-        again = staging.stage(store, token, rows("1"))
+        again = staged_rows.stage(store, token, rows("1"))
         sink.commit([Written(query="q", rows=1, chunks=tuple(again))], 7)
     assert (values(place), debris(place)) == ([1], [])
 

@@ -14,7 +14,7 @@ from typing import Any
 from localqueue import PersistentQueue
 from localqueue.spark import process, register, session
 from localqueue.spark.java import use_java
-from localqueue.spark.sink import ledger, staging
+from localqueue.spark.sink import ledger, staged_rows
 from localqueue.stores.url import open_store
 
 ROWS = 400
@@ -68,7 +68,7 @@ def retried(spark: Any, url: str) -> dict[str, list[int]]:
         rows.write.format("localqueue").options(url=url, queue=delivery, delivery=delivery).mode("append").save()
         values = spark.read.format("localqueue").options(url=url, queue=delivery).load().select("value")
         with open_store(url) as store:
-            left = sum(len(store.records(kind)) for kind in (staging.KIND, ledger.PART_KIND))
+            left = sum(len(store.records(kind)) for kind in (staged_rows.KIND, ledger.PART_KIND))
         found[delivery] = [values.count(), values.distinct().count(), left]
     return found
 

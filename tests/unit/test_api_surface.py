@@ -208,7 +208,7 @@ EVERY_DAY = [
 
 #: What came later and is not of every day has one home.
 AT_HOME = {
-    "localqueue.copying": ["CopyReport", "copy_queue", "forget_copies"],
+    "localqueue.queue_copy": ["CopyReport", "copy_queue", "forget_copies"],
     "localqueue.dispatch": ["ThreadedDispatcher", "WorkerPoolDispatcher"],
     "localqueue.errors": ["QueueStoreClosedError", "QueueStoreError", "UnknownMessage"],
     "localqueue.events": ["AsyncHook", "Event", "JournalEvent", "LoggingHook"],

@@ -208,7 +208,7 @@ def test_the_lease_is_renewed_while_a_retry_sleeps(store: Any) -> None:
     def sleep(seconds: float) -> None:
         deadline = time.monotonic() + 0.6
         while time.monotonic() < deadline:
-            others.extend(store.lease(queue._request))
+            others.extend(store.lease(queue.desk.request))
             time.sleep(0.02)
 
     assert handled(queue, Flaky(OSError()), max_tries=2, sleep=sleep)() == "done a"

@@ -102,7 +102,7 @@ def test_recovery_leaves_alone_what_its_worker_is_telling(store: Any, failing: b
 
         def _note(self, what: str) -> None:
             if what != "prepare":
-                drive(worker.handling.coordinator.recover())
+                drive(worker.delivery.coordinator.recover())
             super()._note(what)
 
     log: list[str] = []

@@ -8,21 +8,21 @@ import typer
 
 from localqueue.cli import (
     config_commands,
-    copying,
-    dead,
+    dead_letters,
     journal,
-    looking,
     messages,
-    operating,
+    operations,
+    overview,
     pipeline,
-    processing,
+    process,
+    queue_copy,
     retention,
     schedule,
     worker,
 )
+from localqueue.cli.command import family
 from localqueue.cli.errors import ReaderGone, report
 from localqueue.cli.output import flush
-from localqueue.cli.registering import family
 
 
 def build() -> typer.Typer:
@@ -42,7 +42,7 @@ def build() -> typer.Typer:
             raise typer.Exit(2)
 
     queue = family("Put, take, settle and inspect messages.")
-    for module in (messages, looking, dead, operating, copying, journal, processing):
+    for module in (messages, overview, dead_letters, operations, queue_copy, journal, process):
         module.register(queue)
     app.add_typer(queue, name="queue")
     app.add_typer(config_commands.commands(), name="config")

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add, family
 from localqueue.cli.config import KEYS, Config, config_path
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.output import Output, write
-from localqueue.cli.registering import add, family
 
 Key = Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}.")]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import Mistake
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 if TYPE_CHECKING:
     from localqueue.events.journal import JournalEvent

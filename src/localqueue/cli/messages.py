@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.events import LogEvents, log
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="Id of the message.")]

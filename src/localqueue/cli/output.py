@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import shared
 from localqueue.cli.errors import ReaderGone
-from localqueue.cli.registering import shared
 
 if TYPE_CHECKING:
     from localqueue.message import QueueMessage

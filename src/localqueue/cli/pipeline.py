@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from localqueue.cli import pipeline_jobs, pipeline_moving, pipeline_report, pipeline_tables, pipeline_triage
-from localqueue.cli.registering import family
+from localqueue.cli import pipeline_archive, pipeline_jobs, pipeline_report, pipeline_tables, pipeline_triage
+from localqueue.cli.command import family
 
 
 def commands() -> typer.Typer:
     app = family("Pipelines on Spark: tables in and out, reports, archives, dead letters, workers on a cluster.")
-    for module in (pipeline_jobs, pipeline_tables, pipeline_moving, pipeline_report):
+    for module in (pipeline_jobs, pipeline_tables, pipeline_archive, pipeline_report):
         module.register(app)
     triage = family("Dead letters by the shape of their error.")
     pipeline_triage.register(triage)

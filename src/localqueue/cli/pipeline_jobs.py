@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NEGATIVE, OK, say
 from localqueue.cli.messages import QueueName
@@ -13,7 +14,6 @@ from localqueue.cli.output import Output, write
 from localqueue.cli.pipeline_results import plain
 from localqueue.cli.pipeline_session import Cluster, Progress, where
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 if TYPE_CHECKING:
     from localqueue.message import QueueStats

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.output import Output, write
 from localqueue.cli.pipeline_results import moment_of, plain
 from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue; all without it.")]
 Title = Annotated[str | None, typer.Option(help="Title of the page.")]

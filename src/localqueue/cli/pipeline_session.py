@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import shared
 from localqueue.cli.config import Config
 from localqueue.cli.errors import CommandFailed, Mistake, say
 from localqueue.cli.place import Place
-from localqueue.cli.registering import shared
 from localqueue.cli.signals import stop_by_signal
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ def follow(query: StreamingQuery) -> int | None:
 def teller(wanted: bool) -> Callable[..., Any] | None:
     """Progress on stderr, a line each time, or nothing."""
 
-    def tell(*said: object) -> None:
-        say(" of ".join(map(str, said)))
+    def tell(*parts: object) -> None:
+        say(" of ".join(map(str, parts)))
 
     return tell if wanted else None
 

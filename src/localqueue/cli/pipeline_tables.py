@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import Mistake
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
 from localqueue.cli.pipeline_results import show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 Format = Annotated[str, typer.Option(help="parquet, delta, json or csv.")]
 Mode = Annotated[str, typer.Option(help="error (the path must be new), append or overwrite.")]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import Mistake
 from localqueue.cli.messages import Delay, QueueName
 from localqueue.cli.output import Output
 from localqueue.cli.pipeline_results import rows_of
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 if TYPE_CHECKING:
     from localqueue.spark.jobs.triage import Triage

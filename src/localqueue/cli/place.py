@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import shared
 from localqueue.cli.config import Config
 from localqueue.cli.errors import Mistake
-from localqueue.cli.registering import shared
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localqueue.cli.command import add, family
 from localqueue.cli.config import Config
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add, family
 
 if TYPE_CHECKING:
     from localqueue.idempotency import QueueIdempotencyStore, SQLiteIdempotencyStore

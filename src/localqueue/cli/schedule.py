@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add, family
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.messages import QueueName, headers_of, read_value
 from localqueue.cli.output import Output, as_dict
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add, family
 
 if TYPE_CHECKING:
     from localqueue.schedules import Schedule, ScheduleState
@@ -164,7 +164,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Put what is due now, and end.")] = False,
 ) -> None:
     """Put messages when they are due, until SIGTERM or Ctrl-C. Any number of these may run at once."""
-    from localqueue.cli.scheduling import Schedulers
+    from localqueue.cli.schedulers import Schedulers
 
     with place.open_store() as store:
         schedulers = Schedulers(store, queues or None)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localqueue.cli.command import add
 from localqueue.cli.errors import MISTAKE, OK
 from localqueue.cli.events import LogEvents, log
 from localqueue.cli.output import Output
-from localqueue.cli.pacing import Pacing
+from localqueue.cli.pace import Pace
 from localqueue.cli.place import Place
-from localqueue.cli.registering import add
 
 if TYPE_CHECKING:
     from localqueue.workers import Settled, WorkerCounts
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     handler: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Called with the value of a message.")],
-    pacing: Pacing,
+    pace: Pace,
     place: Place,
     out: Output,
     queue: Annotated[str, typer.Option("--queue", "-q", help="Name of the queue.")],
@@ -60,7 +60,7 @@ def worker(
     options: dict[str, Any] = {
         "concurrency": concurrency,
         "prefetch": prefetch,
-        "config": pacing.config(**retry),
+        "config": pace.config(**retry),
         "worker_id": worker_id,
         "timeout": timeout,
         "shutdown_timeout": shutdown_timeout,

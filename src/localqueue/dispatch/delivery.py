@@ -26,11 +26,6 @@ def retry_delay(tries: int) -> float:
     return float(min(_FIRST_RETRY * 2 ** min(tries - 1, 30), _LATEST_RETRY))
 
 
-def consumes(queue: PersistentQueue[Any]) -> bool:
-    """Whether leasing removes a message, so that nothing is left to settle."""
-    return queue.delivery_policy.ack_timing == "before-delivery"
-
-
 def handle(
     queue: PersistentQueue[Any], handlers: Sequence[Handler], message: QueueMessage[Any]
 ) -> BaseException | None:
@@ -52,7 +47,7 @@ def handle(
 
 def settle(queue: PersistentQueue[Any], message: QueueMessage[Any], error: BaseException | None) -> None:
     """Ack a message whose handlers succeeded; release, or dead-letter, one whose handlers failed."""
-    if consumes(queue):
+    if queue.desk.consumes:
         return
     if error is None:
         settled = queue.ack(message)
@@ -68,5 +63,5 @@ def settle(queue: PersistentQueue[Any], message: QueueMessage[Any], error: BaseE
 def give_back(queue: PersistentQueue[Any], messages: Sequence[QueueMessage[Any]]) -> None:
     """Release messages that did not fail, so that no attempt limit turns them into dead letters."""
     settles = [Settle(queue.name, message.id, "release", message.attempts) for message in messages]
-    if settles and not consumes(queue):
-        queue._commit(Changes(settle=settles, strict=False), messages)
+    if settles and not queue.desk.consumes:
+        queue.desk.commit(Changes(settle=settles, strict=False), messages)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from localqueue.dispatch.delivery import Handler, consumes, give_back, handle, log, settle
-from localqueue.dispatch.lease_keeper import LeaseKeeper
+from localqueue.dispatch.delivery import Handler, give_back, handle, log, settle
+from localqueue.dispatch.keeper import LeaseKeeper
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
 from localqueue.policies import NO_NOTIFICATION
@@ -126,7 +126,7 @@ class Line:
                 pause = min(2 * pause, _LONGEST_PAUSE)
         with self._changed:
             self._stopping.set()
-            left = [] if consumes(self.queue) else list(self._buffer)
+            left = [] if self.queue.desk.consumes else list(self._buffer)
             if left:
                 self._buffer.clear()
             self._changed.notify_all()
@@ -181,7 +181,7 @@ class Line:
     def _next(self) -> QueueMessage[Any] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._buffer or (self._stopping.is_set() and not self._taking))
-            if not self._buffer or (self._stopping.is_set() and not consumes(self.queue)):
+            if not self._buffer or (self._stopping.is_set() and not self.queue.desk.consumes):
                 return None
             self._running += 1
             self._changed.notify_all()

@@ -7,7 +7,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from localqueue.dispatch.delivery import Handler, give_back, handle, settle
-from localqueue.dispatch.lease_keeper import LeaseKeeper
+from localqueue.dispatch.keeper import LeaseKeeper
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue

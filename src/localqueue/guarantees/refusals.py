@@ -75,7 +75,7 @@ REFUSALS: tuple[Rule, ...] = (
         instead="give a dispatcher to the queue of each subscriber: PersistentQueue(topic.subscriber_queue_name(...), "
         "store=topic.store, dispatch_policy=...)",
         when=lambda c: c.routing_policy.fanout and c.dispatcher_leases,
-        proof=("tests/unit/test_queue_dispatching.py::test_a_topic_takes_no_dispatcher_that_leases",),
+        proof=("tests/unit/test_queue_dispatch.py::test_a_topic_takes_no_dispatcher_that_leases",),
     ),
     _refused(
         "overflow-into-itself",
@@ -165,6 +165,6 @@ REFUSALS: tuple[Rule, ...] = (
         because="dedupe_key is required by the active delivery_policy",
         when=lambda c: c.requires_dedupe_key,
         at="put",
-        proof=("tests/unit/test_queue_producing.py::test_effectively_once_delivery_requires_a_key_on_every_put",),
+        proof=("tests/unit/test_queue_producer.py::test_effectively_once_delivery_requires_a_key_on_every_put",),
     ),
 )

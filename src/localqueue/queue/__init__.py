@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from localqueue import guarantees
 from localqueue.events.hooks import Hook, several
@@ -29,15 +29,15 @@ from localqueue.policies import (
     RoutingPolicy,
     SubscriptionPolicy,
 )
-from localqueue.queue.consuming import Consuming
-from localqueue.queue.dispatching import Dispatching
-from localqueue.queue.drafts import PutOptions
-from localqueue.queue.operating import Operating
-from localqueue.queue.producing import Producing
+from localqueue.queue.consumer import Consumer
+from localqueue.queue.desk import Desk
+from localqueue.queue.operator import Operator
+from localqueue.queue.producer import Producer
 from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, resolve
+from localqueue.queue.tenancy import Tenancy
 from localqueue.queue.transaction import PendingMessage, Transaction
-from localqueue.stores.default import default_store_path, described
-from localqueue.stores.port import NewMessage, QueueStore
+from localqueue.stores.default import default_store_path
+from localqueue.stores.port import QueueStore
 from localqueue.worker_config import PersistentWorkerConfig
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ T = TypeVar("T")
 __all__ = ["PendingMessage", "PersistentQueue", "Transaction", "default_store_path"]
 
 
-class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
+class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
     """A durable queue: `PersistentQueue("jobs")` keeps its messages in one SQLite file under the user's data directory.
 
     Safe to use from many threads and to open from many processes. Each policy argument names one queue concept; a
@@ -123,12 +123,12 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
             codec=codec,
         )
         configuration = setup.configuration
-        super().__init__(configuration, store, store_path, durability)
+        super().__init__(Desk(configuration, Tenancy(configuration.name, store, store_path, durability)))
         self._spec = spec
         self.semantics = setup.semantics
         self.retry_defaults = setup.retry_defaults
         self.lease_policy = configuration.lease_policy
-        self.lease_timeout = self._lease_seconds
+        self.lease_timeout = self.desk.lease_seconds
         self.acknowledgement_policy = configuration.acknowledgement_policy
         self.dead_letter_policy = configuration.dead_letter_policy
         self.deduplication_policy = configuration.deduplication_policy
@@ -146,7 +146,9 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
         self.codec = configuration.codec
         for hook in several(hooks):
             self.add_hook(hook)
-        self._bind_dispatcher()
+        bind = getattr(configuration.dispatch_policy, "bind", None)
+        if bind is not None:
+            bind(self)
 
     @classmethod
     def from_spec(cls, spec: QueueSpec, **options: Any) -> PersistentQueue[Any]:
@@ -161,7 +163,7 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
 
     def guarantees(self) -> list[guarantees.Guarantee]:
         """What this combination of policies promises, row by row."""
-        return guarantees.guarantees_of(self._configuration)
+        return guarantees.guarantees_of(self.desk.configuration)
 
     def transaction(self) -> Transaction:
         """Settle and put several messages together or not at all."""
@@ -191,20 +193,6 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
             hooks=self.hooks,
         )
 
-    def _draft_one(self, item: T, **options: Unpack[PutOptions]) -> NewMessage:
-        return self._drafts(
-            (item,),
-            None,
-            options.get("delay", 0.0),
-            (options.get("dedupe_key"),),
-            options.get("priority", 0),
-            options.get("ttl"),
-            options.get("headers"),
-            options.get("ordering_key"),
-            options.get("run_id"),
-            options.get("after", ()),
-        )[0]
-
     def __enter__(self) -> Self:
         return self
 
@@ -214,5 +202,4 @@ class PersistentQueue(Producing[T], Consuming[T], Operating[T], Dispatching[T]):
         self.close()
 
     def __repr__(self) -> str:
-        where: object = self._store if self._store is not None else self._store_path
-        return f"PersistentQueue({self.name!r}, store={(described() if where is None else str(where))!r})"
+        return f"PersistentQueue({self.name!r}, store={str(self.desk.tenancy)!r})"

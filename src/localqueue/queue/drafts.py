@@ -13,17 +13,22 @@ from localqueue.policies import Configuration
 _LARGEST_PRIORITY = 2**31 - 1
 
 
-class PutOptions(TypedDict, total=False):
-    """Options of one message, shared by `put`, `put_many` and `Transaction.put`."""
+class BatchOptions(TypedDict, total=False):
+    """Options that the messages of a batch share."""
 
     delay: float
-    dedupe_key: str | None
     priority: int
     ttl: float | None
     headers: Mapping[str, str] | None
     ordering_key: str | None
     run_id: str | None
     after: Iterable[Any]
+
+
+class PutOptions(BatchOptions, total=False):
+    """Options of one message, shared by `put`, `Transaction.put` and `Job.put`."""
+
+    dedupe_key: str | None
 
 
 def check_put_options(
@@ -78,6 +83,15 @@ def check_timeout(timeout: float | None) -> None:
         raise TypeError(f"'timeout' must be a non-negative number, not {timeout!r}")
     if not timeout >= 0:
         raise ValueError("'timeout' must be a non-negative number")
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"limit must be an integer, not {limit!r}")
+    if limit < 0:
+        raise ValueError("limit cannot be negative")
 
 
 def _check_priority(configuration: Configuration, priority: int) -> None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from localqueue.errors import IdTaken, QueueError
 from localqueue.message import QueueMessage
+from localqueue.queue.desk import limits_of, raise_all
 from localqueue.queue.drafts import PutOptions, check_delay, check_is_list
-from localqueue.queue.producing import raise_all
 from localqueue.stores.port import Action, Changes, Edge, NewMessage, Settle
-from localqueue.stores.rules import describe_error
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -58,11 +57,10 @@ class Transaction:
         """Store an item in this queue, or in the queue `to` of the same store."""
         self._require_open()
         queue = self._same_store(to)
-        if queue.routing_policy.fanout:
-            raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
+        queue.desk.check_stores_itself()
         after = options.pop("after", ())
         check_is_list(after)
-        draft = queue._draft_one(item, **options)
+        draft = queue.desk.draft(item, **options)
         pending = PendingMessage()
         self._puts.append((queue, pending, draft, item, list(after)))
         return pending
@@ -97,21 +95,21 @@ class Transaction:
         while True:
             changes, drafts = self._changes()
             try:
-                committed = self._queue._commit(
+                committed = self._queue.desk.commit(
                     changes,
                     [message for _, _, message in self._settles],
-                    [one[0] for one in self._puts] + [one[0] for one in self._settles],
+                    [one[0].desk for one in self._puts] + [one[0].desk for one in self._settles],
                 )
                 break
             except IdTaken:
                 continue
         for queue, _, message in self._settles:
-            queue._forget(message)
+            queue.desk.unfinished.forget(message)
         failures: list[Exception] = []
         for (queue, pending, _, item, _), draft, enqueued in zip(self._puts, drafts, committed.enqueued, strict=True):
-            pending._message = queue._put_message(draft, enqueued, item)
+            pending._message = queue.desk.stored(draft, enqueued, item)
             try:
-                queue._announce_one(pending._message, enqueued.outcome)
+                queue.desk.announce(pending._message, enqueued.outcome)
             except Exception as error:
                 failures.append(error)
         raise_all(failures)
@@ -133,7 +131,7 @@ class Transaction:
             enqueue=drafts,
             edges=[Edge(resolve(upstream), resolve(dependent)) for upstream, dependent in self._edges],
             settle=[settle for _, settle, _ in self._settles],
-            limits={queue.name: queue._limit for queue, *_ in self._puts if queue._limit is not None},
+            limits=limits_of(queue.desk for queue, *_ in self._puts),
             strict=True,
         )
         return changes, drafts
@@ -148,20 +146,12 @@ class Transaction:
     ) -> None:
         self._require_open()
         queue = self._same_store(of)
-        message_id, token = queue._token(message)
-        settle = Settle(
-            queue.name, message_id, action, token, delay, describe_error(error), queue._configuration.max_attempts
-        )
-        self._settles.append((queue, settle, message))
+        self._settles.append((queue, queue.desk.settlement(message, action, delay=delay, error=error), message))
 
     def _same_store(self, queue: PersistentQueue[Any] | None) -> PersistentQueue[Any]:
         if queue is None:
             return self._queue
-        if queue.store is not self._queue.store:
-            raise ValueError(
-                f"queues {self._queue.name!r} and {queue.name!r} do not share a store object, so they can not change "
-                "together; pass both the same store="
-            )
+        self._queue.desk.check_shares_store(queue.desk)
         return queue
 
     def _require_open(self) -> None:

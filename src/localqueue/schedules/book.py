@@ -28,7 +28,7 @@ class ScheduleBook:
         Other settings under the same name raise `ScheduleExists`, or with `replace` take their place: then the ticks
         are counted anew from now, and a schedule that is paused stays so.
         """
-        self.queue._draft_one(schedule.value, **self._options(schedule, self.queue.store.now()))
+        self.queue.desk.draft(schedule.value, **self._options(schedule, self.queue.store.now()))
         while True:
             now = self.queue.store.now()
             progress = Progress(*schedule.start(now))

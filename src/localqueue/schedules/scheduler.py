@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from localqueue.errors import QueueFull, QueueStoreClosedError, QueueStoreError, RecordConflict
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
+from localqueue.queue.admission import Admitted
 from localqueue.queue.drafts import check_seconds
 from localqueue.schedules.book import ScheduleBook
 from localqueue.schedules.due import due
 from localqueue.schedules.schedule import Schedule
 from localqueue.schedules.stored import StoredSchedule
-from localqueue.stores.port import Changes, Committed
 
 log = logging.getLogger("localqueue.schedules")
 
@@ -124,7 +124,7 @@ class Scheduler(ScheduleBook):
             ticks, following = due(schedule, anchor=progress.anchor, next_at=progress.next_at, now=now, most=most)
             last_at = ticks[-1] if ticks else progress.last_at
             try:
-                done = self._commit(schedule, ticks, stored.moved(next_at=following, last_at=last_at))
+                admitted = self._commit(schedule, ticks, stored.moved(next_at=following, last_at=last_at))
                 break
             except QueueFull:
                 if len(ticks) == 1:
@@ -134,26 +134,18 @@ class Scheduler(ScheduleBook):
                 return []
         if not ticks:
             return []
-        changes, committed = done
-        announced = self.queue._announce(changes.enqueue, committed, [schedule.value] * len(changes.enqueue))
-        copies = len(changes.enqueue) // len(ticks)
+        announced = self.queue.desk.announce_all(admitted, [schedule.value] * len(ticks))
         return [
             message
-            for message, enqueued in zip(announced[::copies], committed.enqueued[::copies], strict=True)
+            for message, enqueued in zip(announced, admitted.enqueued[:: admitted.copies], strict=True)
             if enqueued.outcome in ("stored", "diverted")
         ]
 
-    def _commit(self, schedule: Schedule, ticks: Ticks, stored: StoredSchedule) -> tuple[Changes, Committed]:
+    def _commit(self, schedule: Schedule, ticks: Ticks, stored: StoredSchedule) -> Admitted:
         """Put the ticks and note how far the schedule has come, both or neither."""
-        queue = self.queue
-        drafts = [queue._draft_one(schedule.value, **self._options(schedule, tick)) for tick in ticks]
-
-        def make() -> Changes:
-            changes = queue._enqueueing(drafts) if drafts else Changes()
-            changes.records = [stored.write()]
-            return changes
-
-        return queue._store_drafts(make, False, None, queue._commit)
+        desk = self.queue.desk
+        drafts = [desk.draft(schedule.value, **self._options(schedule, tick)) for tick in ticks]
+        return desk.enqueue(drafts, [stored.write()])
 
     def _written(self) -> None:
         self._changed.set()

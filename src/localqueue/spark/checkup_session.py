@@ -66,15 +66,15 @@ def _tasks(spark: SparkSession) -> Check:
         import pyarrow as pa
 
         for _ in batches:
-            said, error = None, None
+            version, error = None, None
             try:
                 from localqueue import _version
 
-                said = _version.__version__
+                version = _version.__version__
             except Exception as failure:
                 error = f"{type(failure).__name__}: {failure}"
             python = ".".join(map(str, sys.version_info[:3]))
-            row = [python, sys.executable, socket.gethostname(), said, error]
+            row = [python, sys.executable, socket.gethostname(), version, error]
             yield pa.RecordBatch.from_arrays(
                 [pa.array([one], pa.string()) for one in row], names=["python", "program", "host", "version", "error"]
             )
@@ -155,8 +155,8 @@ def _store(spark: SparkSession, url: str, namespace: str | None) -> Check:
         import pyarrow as pa
 
         for _ in batches:
-            said = answer(options)
-            yield pa.RecordBatch.from_arrays([pa.array([one], pa.string()) for one in said.values()], names=list(said))
+            told = answer(options)
+            yield pa.RecordBatch.from_arrays([pa.array([one], pa.string()) for one in told.values()], names=list(told))
 
     try:
         there = spark.range(0, 1, 1, 1).mapInArrow(look, "host string, url string, error string").collect()[0].asDict()

@@ -77,10 +77,10 @@ def use_java() -> Java:
 def version_of(program: str) -> int | None:
     """The feature version of a Java: 17, 21; None when it can not be run."""
     try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr + said.stdout)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
     if found is None:
         return None
     major = int(found[1])

@@ -36,46 +36,12 @@ suite needs pytest and nothing else. `localqueue.testing.machine` drives a store
 the same random steps; it needs Hypothesis.
 """
 
+import pkgutil
+
 import pytest
 
-for _name in (
-    *(
-        "agreement",
-        "batches",
-        "capacity",
-        "copies",
-        "dedupe",
-        "dependencies",
-        "edges",
-        "fanout",
-        "fencing",
-        "journal",
-        "journal_keeping",
-        "journal_options",
-        "journal_span",
-        "observing",
-        "leases",
-    ),
-    *("machine", "machine_delivery"),
-    *(
-        "namespaces",
-        "operations",
-        "ordering",
-        "payloads",
-        "process_wake",
-        "processes",
-        "ranges",
-        "records",
-        "reopening",
-        "replay",
-        "restoring",
-        "runs",
-    ),
-    *("settling", "stats", "steps", "threads", "timers", "wake"),
-    *("adapters", "attempts", "ledgers", "result_stores"),
-    *("commits", "dispatchers", "notifications"),
-):
-    pytest.register_assert_rewrite(f"localqueue.testing.{_name}")
+for _module in pkgutil.iter_modules(__path__):
+    pytest.register_assert_rewrite(f"localqueue.testing.{_module.name}")
 
 from localqueue.testing.adapters import AdapterHarness  # noqa: E402
 from localqueue.testing.attempts import AttemptStoreContract  # noqa: E402
@@ -93,9 +59,9 @@ from localqueue.testing.notifications import (  # noqa: E402
     NotificationContract,
     WaitableNotificationContract,
 )
+from localqueue.testing.persistence import ReopenContract  # noqa: E402
 from localqueue.testing.process_wake import ProcessWakeContract  # noqa: E402
 from localqueue.testing.processes import ProcessContract  # noqa: E402
-from localqueue.testing.reopening import ReopenContract  # noqa: E402
 from localqueue.testing.result_stores import ListedResultStoreContract, ResultStoreContract  # noqa: E402
 
 __all__ = [

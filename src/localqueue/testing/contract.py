@@ -17,23 +17,23 @@ from localqueue.testing.fanout import FanoutContract
 from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
 from localqueue.testing.journal import JournalContract
-from localqueue.testing.journal_keeping import JournalKeepingContract, SharedJournalContract
 from localqueue.testing.journal_options import JournalOptionsContract
+from localqueue.testing.journal_retention import JournalKeepingContract, SharedJournalContract
 from localqueue.testing.journal_span import JournalSpanContract
 from localqueue.testing.leases import LeaseContract
 from localqueue.testing.namespaces import NamespaceContract
-from localqueue.testing.observing import ObserveContract
+from localqueue.testing.observation import ObserveContract
 from localqueue.testing.operations import OperationsContract
 from localqueue.testing.ordering import OrderingContract
 from localqueue.testing.payloads import PayloadContract
+from localqueue.testing.persistence import ReopenContract
 from localqueue.testing.process_wake import ProcessWakeContract
 from localqueue.testing.processes import ProcessContract
 from localqueue.testing.ranges import RangeContract
 from localqueue.testing.records import RecordContract
-from localqueue.testing.reopening import ReopenContract
-from localqueue.testing.restoring import RestoreContract
+from localqueue.testing.restoration import RestoreContract
 from localqueue.testing.runs import RunContract
-from localqueue.testing.settling import SettlingContract
+from localqueue.testing.settlement import SettlingContract
 from localqueue.testing.stats import StatsContract
 from localqueue.testing.threads import ThreadContract
 from localqueue.testing.timers import TimerContract

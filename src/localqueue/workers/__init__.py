@@ -1,7 +1,7 @@
 """Consumers: lease a message, run a handler, settle the message."""
 
 from localqueue.worker_config import PersistentWorkerConfig
-from localqueue.workers.aio import AsyncWorker
+from localqueue.workers.async_worker import AsyncWorker
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.decorators import persistent_async_worker, persistent_worker
 from localqueue.workers.job import Job, current_job

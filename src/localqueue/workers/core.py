@@ -17,12 +17,12 @@ from localqueue.policies._limits import require_integer, require_seconds
 from localqueue.stores.port import LeaseRequest
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.counts import Tally, WorkerCounts
+from localqueue.workers.delivery import Delivery, decide_by_release
 from localqueue.workers.exchange import Exchange
-from localqueue.workers.handling import Handling, decide_by_release
 from localqueue.workers.job import Job
 from localqueue.workers.keeper import Keeper
 from localqueue.workers.outcome import Outcome, Settled, Steps
-from localqueue.workers.pacing import Pace
+from localqueue.workers.pace import Pace
 from localqueue.workers.settings import attempt_limit, merged, retry_by_release
 from localqueue.workers.signals import StopFlag
 
@@ -72,7 +72,7 @@ class WorkerCore:
     @property
     def batch(self) -> int:
         """How many messages are taken at once. What is gone from the store when it is taken can not be given back."""
-        return 1 if self.queue.delivery_policy.ack_timing == "before-delivery" else self.prefetch
+        return 1 if self.queue.desk.consumes else self.prefetch
 
     @property
     def attempt_limit(self) -> int | None:
@@ -101,10 +101,10 @@ class WorkerCore:
         """Make what belongs to one run; the store is opened here, in the process that runs."""
         queue = self.queue
         decide = decide_by_release(self.config, self._retry)
-        self.handling = Handling(queue, self.handler, self.config, decide)
+        self.delivery = Delivery(queue, self.handler, self.config, decide)
         self.pace = Pace(self.config)
         self.keeper = Keeper(
-            queue, worker_id=self.worker_id, on_lost=on_lost, on_beat=on_beat, ledger=self.handling.ledger
+            queue, worker_id=self.worker_id, on_lost=on_lost, on_beat=on_beat, ledger=self.delivery.ledger
         )
         request = LeaseRequest(
             queue.name,
@@ -112,12 +112,12 @@ class WorkerCore:
             queue.lease_timeout,
             self.worker_id,
             self.attempt_limit,
-            self.handling.consumes,
+            self.delivery.consumes,
             counted=False,
-            ledger=None if self.handling.ledger is None else self.handling.ledger.kind,
+            ledger=None if self.delivery.ledger is None else self.delivery.ledger.kind,
         )
         self.exchange = Exchange(
-            queue, self.handling, request, settled=self._note, run_steps=run_steps, stopping=self.stopping
+            queue, self.delivery, request, settled=self._note, run_steps=run_steps, stopping=self.stopping
         )
 
     @property

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from localqueue.errors import LeaseLost, QueueError
 from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.workers.delivery import Delivery, decide_at_once
 from localqueue.workers.exchange import Exchange
-from localqueue.workers.handling import Handling, decide_at_once
 from localqueue.workers.job import Job, with_job, with_job_async
 from localqueue.workers.keeper import Keeper
 from localqueue.workers.outcome import Call, Outcome, Steps, drive, drive_async
-from localqueue.workers.pacing import Pace
+from localqueue.workers.pace import Pace
 from localqueue.workers.settings import merged
 from localqueue.workers.tries import Tries
 
@@ -83,11 +83,11 @@ class OneByOne:
             if not self._ready:
                 queue, config = self.queue, self._config
                 self.tries = Tries(queue, config.retry_kwargs)
-                self.handling = Handling(queue, self._handler, config, decide_at_once(config))
-                self.keeper = Keeper(queue, lasting=False, ledger=self.handling.ledger)
+                self.delivery = Delivery(queue, self._handler, config, decide_at_once(config))
+                self.keeper = Keeper(queue, lasting=False, ledger=self.delivery.ledger)
                 self.exchange = Exchange.for_one_message(
                     queue,
-                    self.handling,
+                    self.delivery,
                     settled=self._note,
                     run_steps=drive if self._after is None else self._after.add,
                 )
@@ -97,7 +97,7 @@ class OneByOne:
 
     def recovery(self) -> Steps:
         """Finish what callers that died have left in doubt; looks once every few seconds."""
-        coordinator = self.handling.coordinator
+        coordinator = self.delivery.coordinator
         if coordinator.needs_recovery and time.monotonic() >= self._recover_at:
             self._recover_at = time.monotonic() + _RECOVER_EVERY
             yield from coordinator.recover()
@@ -113,15 +113,15 @@ class OneByOne:
 
     def hold(self, message: QueueMessage[Any]) -> Job:
         """Keep the lease of a message; one that is delivered at most once has none."""
-        return Job(self.queue, message) if self.handling.consumes else self.keeper.hold(message).job
+        return Job(self.queue, message) if self.delivery.consumes else self.keeper.hold(message).job
 
     def steps(self, job: Job, call: Call) -> Steps:
         try:
-            outcome: Outcome = yield from self.handling.steps(job, call)
+            outcome: Outcome = yield from self.delivery.steps(job, call)
         except LeaseLost:
             raise
         except Exception as error:  # the ledger or the saga's log could not be read or written
-            return self.handling.interrupted(job.message, error)
+            return self.delivery.interrupted(job.message, error)
         if outcome.error is not None and outcome.settle is not None:
             self.tries.forget(job.message, outcome)
         return outcome
@@ -129,7 +129,7 @@ class OneByOne:
     def give_back(self, message: QueueMessage[Any]) -> None:
         """The caller was interrupted: somebody else may have the message now."""
         try:
-            self.exchange.settle([self.handling.interrupted(message)])
+            self.exchange.settle([self.delivery.interrupted(message)])
         except QueueError as error:
             log.warning("message %s stays leased until its lease runs out: %s", message.id, error)
 

@@ -20,8 +20,9 @@ from localqueue.errors import (
 )
 from localqueue.events.event import RETRIED
 from localqueue.message import QueueMessage
+from localqueue.queue.desk import limits_of
 from localqueue.stores.port import Changes, Committed, Enqueued, LeaseRequest, Settle, StoredMessage
-from localqueue.workers.handling import Handling
+from localqueue.workers.delivery import Delivery
 from localqueue.workers.job import FollowUp
 from localqueue.workers.outcome import Outcome, Steps
 
@@ -45,7 +46,7 @@ class Exchange:
     def __init__(
         self,
         queue: PersistentQueue[Any],
-        handling: Handling,
+        delivery: Delivery,
         request: LeaseRequest,
         *,
         settled: Callable[[Outcome], None],
@@ -53,9 +54,10 @@ class Exchange:
         stopping: threading.Event | None,
     ) -> None:
         self.queue = queue
+        self._desk = queue.desk
         self.request = request
-        self._handling = handling
-        self._ledger = handling.ledger if request.ledger is not None else None
+        self._delivery = delivery
+        self._ledger = delivery.ledger if request.ledger is not None else None
         self._settled = settled
         self._run_steps = run_steps
         self._stopping = stopping
@@ -64,13 +66,13 @@ class Exchange:
     def for_one_message(
         cls,
         queue: PersistentQueue[Any],
-        handling: Handling,
+        delivery: Delivery,
         *,
         settled: Callable[[Outcome], None],
         run_steps: Callable[[Steps], Any],
     ) -> Self:
         """For a caller who handles the store's failures himself."""
-        return cls(queue, handling, LeaseRequest(queue.name), settled=settled, run_steps=run_steps, stopping=None)
+        return cls(queue, delivery, LeaseRequest(queue.name), settled=settled, run_steps=run_steps, stopping=None)
 
     def swap(self, outcomes: Sequence[Outcome], limit: int) -> list[QueueMessage[Any]]:
         """Commit outcomes and lease up to `limit` messages."""
@@ -113,7 +115,7 @@ class Exchange:
         plain = all(one.is_plain for one in outcomes)
         try:
             if all(one.settle is None and one.is_plain for one in outcomes):
-                committed = Committed(settled=[], leased=self.queue._claim(request) if lease else [])
+                committed = Committed(settled=[], leased=self._desk.claim(request) if lease else [])
             else:
                 committed = self._commit(outcomes, lease, strict=not plain)
         except QueueStoreError:
@@ -129,7 +131,7 @@ class Exchange:
         outcomes.clear()
         leased = committed.leased
         while leased and not (messages := self._messages(leased)):
-            leased = self.queue._claim(request)  # nothing but unreadable payloads, which are dead letters now
+            leased = self._desk.claim(request)  # nothing but unreadable payloads, which are dead letters now
         return messages if leased else []
 
     def _commit(self, outcomes: Sequence[Outcome], lease: LeaseRequest | None, *, strict: bool) -> Committed:
@@ -142,8 +144,8 @@ class Exchange:
         follow_ups = [follow_up for one in outcomes for follow_up in one.follow_ups]
         if follow_ups:
             changes.enqueue = [follow_up.draft for follow_up in follow_ups]
-            changes.limits = {f.queue.name: f.queue._limit for f in follow_ups if f.queue._limit is not None}
-        return self.queue._commit(changes, [one.message for one in outcomes], [f.queue for f in follow_ups])
+            changes.limits = limits_of(follow_up.queue.desk for follow_up in follow_ups)
+        return self._desk.commit(changes, [one.message for one in outcomes], [f.queue.desk for f in follow_ups])
 
     def _commit_alone(self, one: Outcome) -> None:
         """Commit an outcome that may be refused: what that means is decided here, and the outcome turns into it."""
@@ -163,7 +165,7 @@ class Exchange:
             settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
             instead = Outcome(one.message, "released", settle, error=one.error or conflict)
         except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
-            instead = self._handling.failure(one.message, error)
+            instead = self._delivery.failure(one.message, error)
         rejected = one.rejected
         one.become(instead)
         if rejected is not None:
@@ -204,9 +206,9 @@ class Exchange:
 
     def _announce(self, follow_up: FollowUp, enqueued: Enqueued) -> None:
         queue, draft, item = follow_up
-        message = queue._put_message(draft, enqueued, item)
+        message = queue.desk.stored(draft, enqueued, item)
         try:
-            queue._announce_one(message, enqueued.outcome)
+            queue.desk.announce(message, enqueued.outcome)
         except Exception:
             log.exception("message %s was stored but could not be announced", message.id)
 
@@ -214,4 +216,4 @@ class Exchange:
         if self._ledger is not None:
             for one in stored:
                 self._ledger.foresee(one)
-        return [message for one in stored if (message := self.queue._leased(one)) is not None]
+        return [message for one in stored if (message := self._desk.unpack(one)) is not None]

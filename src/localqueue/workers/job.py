@@ -29,13 +29,13 @@ class FollowUp(NamedTuple):
 class Job:
     """One delivery of a message: what a handler can see of it and add to its commit."""
 
-    __slots__ = ("_lost", "_queue", "_saga", "follow_ups", "message")
+    __slots__ = ("_lost", "_queue", "follow_ups", "message", "saga")
 
     def __init__(self, queue: PersistentQueue[Any], message: QueueMessage[Any]) -> None:
         self.message = message
         self.follow_ups: list[FollowUp] = []
         self._queue = queue
-        self._saga: SagaLog | None = None
+        self.saga: SagaLog | None = None
         self._lost = False
 
     @property
@@ -56,14 +56,9 @@ class Job:
         `to` names another queue of the same store. Returns the id the message will have, for `after=` of another one.
         """
         queue = self._queue if to is None else to
-        if queue.store is not self._queue.store:
-            raise ValueError(
-                f"queues {self._queue.name!r} and {queue.name!r} do not share a store object, so they can not change "
-                "together; pass both the same store=, or use TransactionalOutboxCommit"
-            )
-        if queue.routing_policy.fanout:
-            raise ValueError(f"queue {queue.name!r} publishes to subscribers; put into their queues with to=")
-        draft = queue._draft_one(item, **options)
+        self._queue.desk.check_shares_store(queue.desk, "pass both the same store=, or use TransactionalOutboxCommit")
+        queue.desk.check_stores_itself()
+        draft = queue.desk.draft(item, **options)
         self.follow_ups.append(FollowUp(queue, draft, item))
         return draft.id
 
@@ -88,12 +83,12 @@ class Job:
         return result
 
     def _saga_log(self) -> SagaLog:
-        if self._saga is None:
+        if self.saga is None:
             raise QueueError(
                 f"queue {self._queue.name!r} runs no sagas; "
                 "use EffectivelyOnceDelivery(commit_policy=SagaCommit(compensations={...}))"
             )
-        return self._saga
+        return self.saga
 
 
 def current_job() -> Job:

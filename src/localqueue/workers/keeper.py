@@ -58,7 +58,7 @@ class Keeper:
         self._on_beat = on_beat
         self._ledger = ledger
         self._lasting = lasting
-        self._renews = queue.delivery_policy.ack_timing != "before-delivery"  # then there is no lease to lose
+        self._renews = not queue.desk.consumes  # then there is no lease to lose
         self._renew_after = queue.lease_timeout / 3
         self._held: dict[tuple[str, int], Held] = {}  # by delivery: a message given back may be here again already
         self._stirred = threading.Condition()

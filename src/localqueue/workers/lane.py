@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import Settle
 from localqueue.workers.job import with_job
 from localqueue.workers.keeper import Held
@@ -75,7 +75,7 @@ class Lane(threading.Thread):
         held = self._next()
         if held is None:
             return self._wait_for_work()
-        if (worker.stopping.is_set() or not self._start_in_pace()) and not worker.handling.consumes:
+        if (worker.stopping.is_set() or not self._start_in_pace()) and not worker.delivery.consumes:
             with self._lock:
                 self._leased.appendleft(held)
         else:
@@ -122,11 +122,11 @@ class Lane(threading.Thread):
         if worker.timeout is not None:
             worker.keeper.watch(held, worker.timeout, lambda: self._give_up(held))
         try:
-            outcome: Outcome = drive(worker.handling.steps(job, call))
+            outcome: Outcome = drive(worker.delivery.steps(job, call))
         except LeaseLost as error:
             outcome = Outcome(job.message, "lost", None, error=error)
         except Exception as error:  # the ledger or the saga's log could not be read or written
-            outcome = worker.handling.interrupted(job.message, error)
+            outcome = worker.delivery.interrupted(job.message, error)
         if worker.timeout is not None and not worker.keeper.unwatch(held):
             # It took too long: the keeper settles what this thread has, and replaces it.
             self._abandoned = self._replaced = True
@@ -149,9 +149,9 @@ class Lane(threading.Thread):
         error = TimeoutError(f"the handler did not finish within {worker.timeout} seconds")
         log.warning("message %s of queue %r: %s", message.id, worker.queue.name, error)
         try:
-            failure = worker.handling.failure(message, error)
+            failure = worker.delivery.failure(message, error)
         except Exception as problem:  # the ledger could not be written
-            failure = worker.handling.interrupted(message, problem)
+            failure = worker.delivery.interrupted(message, problem)
         outcomes, self._outcomes = self._outcomes, []
         worker.replace_lane(self, [*outcomes, failure, *self._unstarted()])
 

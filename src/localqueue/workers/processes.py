@@ -153,8 +153,8 @@ class Supervisor:
         if child.finished and code == 0 and (self._until_empty or self._worker.stopping.is_set()):
             return
         if code != STUCK:
-            log.error("process %s of worker %s ended with %s", child.worker_id, self._worker.worker_id, _said(code))
-        self._release(child, _said(code))
+            log.error("process %s of worker %s ended with %s", child.worker_id, self._worker.worker_id, _ending(code))
+        self._release(child, _ending(code))
         lived = time.monotonic() - child.started > _LIVED_LONG_ENOUGH or code == STUCK
         pause = _FIRST_PAUSE if lived else min(self._pauses.get(child.number, _FIRST_PAUSE / 2) * 2, _LONGEST_PAUSE)
         self._pauses[child.number] = pause
@@ -201,7 +201,7 @@ class Supervisor:
                     else:
                         settles.append(settle._replace(forgive=True))
             if settles:
-                queue._commit(Changes(settle=settles, strict=False))
+                queue.desk.commit(Changes(settle=settles, strict=False))
         except QueueStoreClosedError:
             raise
         except QueueError as problem:  # then the leases run out by themselves
@@ -222,7 +222,7 @@ def _run_child(
     child.note_end()
 
 
-def _said(code: int | None) -> str:
+def _ending(code: int | None) -> str:
     if code is not None and code < 0:
         return f"signal {-code}"
     return f"exit code {code}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
-from localqueue.queue.waiting import Wakeup
+from localqueue.queue.wait import Wakeup
 from localqueue.workers.core import is_async
 from localqueue.workers.handler_threads import HandlerThreads
 from localqueue.workers.job import Job, with_job, with_job_async
@@ -23,7 +23,7 @@ from localqueue.workers.recovery import Recovery
 from localqueue.workers.watcher import Watcher
 
 if TYPE_CHECKING:
-    from localqueue.workers.aio import AsyncWorker
+    from localqueue.workers.async_worker import AsyncWorker
 
 log = logging.getLogger("localqueue.workers")
 
@@ -98,7 +98,7 @@ class Pump:
         try:
             worker._prepare(run_steps=self._begin_after, on_lost=self._cancel_lost)
             self._watcher = Watcher(worker.queue, worker.notification_policy, self.ring, worker=worker.worker_id)
-            recovery = Recovery(worker.handling.coordinator, self._run_to_end)
+            recovery = Recovery(worker.delivery.coordinator, self._run_to_end)
             try:
                 worker.keeper.start()
                 recovery.start()
@@ -167,7 +167,7 @@ class Pump:
         returned = []
         while self._leased:
             held = self._leased.popleft()
-            if worker.handling.consumes:  # it is gone from the store, so it can not be given back
+            if worker.delivery.consumes:  # it is gone from the store, so it can not be given back
                 self._begin_message(held)
             else:
                 returned.append(unstarted(worker.queue.name, held.job.message))
@@ -211,7 +211,7 @@ class Pump:
     def _begin_message(self, held: Held) -> None:
         worker = self._worker
         call = Call(self._wrap, (held.job, worker.handler, held.job.message.value))
-        self._begin(_Running(worker.handling.steps(held.job, call), held))
+        self._begin(_Running(worker.delivery.steps(held.job, call), held))
 
     def _begin_after(self, steps: Steps) -> None:
         """Start what follows a commit; the worker does not end before it is done."""
@@ -242,7 +242,7 @@ class Pump:
             self._done(running, None if message is None else Outcome(message, "lost", None, error=error))
         except Exception as error:  # the ledger or the saga's log could not be read or written
             log.warning("queue %r: %r", self._worker.queue.name, error)
-            self._done(running, None if message is None else self._worker.handling.interrupted(message, error))
+            self._done(running, None if message is None else self._worker.delivery.interrupted(message, error))
         else:
             self._spawning.append((running, call))
 
@@ -251,7 +251,7 @@ class Pump:
         message = job.message
         if job.lost:
             return Outcome(message, "lost", None, error=LeaseLost(message.queue, message.id, message.attempts))
-        return self._worker.handling.interrupted(message)
+        return self._worker.delivery.interrupted(message)
 
     def _flush_calls(self) -> None:
         """Hand gathered calls to the loop, all at once: ringing it is what costs."""

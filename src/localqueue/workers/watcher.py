@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.waiting import Wakeup, WorkWait
+from localqueue.queue.wait import Wakeup, WorkWait
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.waiting import WorkWait
+from localqueue.queue.wait import WorkWait
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.core import WorkerCore, is_async
 from localqueue.workers.counts import WorkerCounts
@@ -165,7 +165,7 @@ class Worker(WorkerCore):
     def _run_in_threads(self) -> None:
         self._prepare(run_steps=drive, on_beat=self._notice_orphanhood)
         self._emptied, self._idle, self._failure = False, 0, None
-        recovery = Recovery(self.handling.coordinator, drive)
+        recovery = Recovery(self.delivery.coordinator, drive)
         try:
             self.keeper.start()
             recovery.start()

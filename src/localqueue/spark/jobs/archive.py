@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -12,7 +11,8 @@ from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
-from localqueue.spark.jobs.writing import known_format, stage
+from localqueue.spark.jobs.progress import Progress, silent
+from localqueue.spark.jobs.staged_files import known_format, stage
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ARCHIVE_FORMATS = ("parquet", "delta")
-Progress = Callable[[str], None]
 _VIEWS = ("events", "messages", "dead")
 
 
@@ -43,18 +42,18 @@ class ArchiveResult:
 
     def __str__(self) -> str:
         if self.last:
-            said = f"archived {self.rows} entries (seq {self.first} to {self.last}) to {self.path} as {self.format}"
+            text = f"archived {self.rows} entries (seq {self.first} to {self.last}) to {self.path} as {self.format}"
         elif self.rows:
-            said = f"wrote a snapshot of {self.rows} messages to {self.path} as {self.format}"
+            text = f"wrote a snapshot of {self.rows} messages to {self.path} as {self.format}"
         else:
-            said = f"nothing new for {self.path}"
+            text = f"nothing new for {self.path}"
         for count, what in (
             (self.lost, "entries were gone from the journal before they were archived"),
             (self.merged, "small pieces merged"),
             (self.pruned, "entries pruned from the journal"),
         ):
-            said += f"; {count} {what}" if count else ""
-        return said
+            text += f"; {count} {what}" if count else ""
+        return text
 
 
 def archive(
@@ -81,7 +80,7 @@ def archive(
 
     The views `dead` and `messages` are added as a snapshot, with the time in the column `taken_at`: each run adds one.
     """
-    say = progress or (lambda said: None)
+    say = progress or silent
     known_format(format, ARCHIVE_FORMATS)
     if view not in _VIEWS:
         raise ValueError(f"view must be one of {', '.join(_VIEWS)}, not {view!r}")
@@ -136,7 +135,7 @@ def _append(
     folder: Folder,
     marker: Marker,
     kept: tuple[int, int],
-    say: Callable[[str], None],
+    say: Progress,
 ) -> ArchiveResult:
     done = _reached(folder, marker)
     oldest, last = kept

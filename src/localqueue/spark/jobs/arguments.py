@@ -18,11 +18,16 @@ def where_sql(df: DataFrame, where: str) -> DataFrame:
         found = df.where(where)
         found.schema  # noqa: B018 -- on Spark Connect only this has it analysed
     except (AnalysisException, ParseException) as error:
-        said = str(error).strip().splitlines()
         raise ValueError(
-            f"where {where!r} is not a condition over the columns {', '.join(df.columns)}: {said[0] if said else error}"
+            f"where {where!r} is not a condition over the columns {', '.join(df.columns)}: {first_line(error)}"
         ) from None
     return found
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says before it shows the plan."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else str(error)
 
 
 def moment(name: str, value: datetime | str | float | None) -> datetime | None:

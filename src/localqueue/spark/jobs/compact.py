@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
@@ -12,8 +11,9 @@ from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
 from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
 from localqueue.spark.jobs.outgoing_rows import put_rows
+from localqueue.spark.jobs.progress import Progress
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
-from localqueue.spark.jobs.writing import known_format
 from localqueue.spark.place import opened
 from localqueue.stores.url import backend_of
 
@@ -49,7 +49,7 @@ def compact(
     namespace: str | None = None,
     source_namespace: str | None = None,
     idempotency_key: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> CompactResult:
     """Write the latest message of every key to a table at `path`, or into the queue `queue` at `url`.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from localqueue.spark.jobs.files import Folder, LocalFolder, files_in
-from localqueue.spark.jobs.writing import stage
+from localqueue.spark.jobs.staged_files import stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING
 from localqueue.spark.columns import ERROR, HEADERS, VIEWS
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of, reader
+from localqueue.spark.jobs.progress import Progress
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
-from localqueue.spark.jobs.writing import known_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ def export(
     mode: str = "error",
     where: str | None = None,
     namespace: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> ExportResult:
     """Write a view (`messages`, `dead`, `events`, `runs`, `stats`) to a path as `parquet`, `delta`, `json` or `csv`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.files import folder_at
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
-from localqueue.spark.jobs.pacing import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.table_files import find_format, read_table
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
-from localqueue.spark.sink.outgoing import layout
+from localqueue.spark.sink.layout import layout
 from localqueue.stores.port import QueueStore, RecordWrite
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def ingest(
     idempotency_key: str | None = None,
     again: bool = False,
     rate: float | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> IngestResult:
     """Put every row of a path, a table of the catalog, or a DataFrame into a queue as a JSON object.
 
@@ -76,7 +77,7 @@ def ingest(
     a DataFrame and a table without files have none by default. `again` puts everything once more. With `rate`, the
     driver puts that many a second, slice after slice, and a call that was killed is continued by the next.
     """
-    say = progress or (lambda said: None)
+    say = progress or silent
     check_name(queue)
     check_rate(rate)
     place = place_of(url, namespace=namespace, queue=queue)
@@ -150,7 +151,7 @@ def _derived(spark: SparkSession, name: str, rows: DataFrame, queue: str) -> str
 
 
 def _paced(
-    place: Options, messages: DataFrame, job: str, rate: float | None, say: Callable[[str], None]
+    place: Options, messages: DataFrame, job: str, rate: float | None, say: Progress
 ) -> int:  # fmt: skip
     """Put from the driver. The rows are sorted, so that a number of them is the same ones each time."""
     from pyspark.sql import functions as f
@@ -159,7 +160,7 @@ def _paced(
     queue = place.need_queue()
     with opened(place) as store:
         way = way_of(store, job) or Way(key=job, last=messages.count())
-        putting = _Putting(store, messages, queue)
+        putting = _Ingester(store, messages, queue)
 
         def closing() -> Sequence[RecordWrite]:
             return [ledger.read(store, ledger.for_job(job, queue)).finished(0)]
@@ -176,7 +177,7 @@ def _numbered(messages: DataFrame, behind: int) -> Iterator[tuple[int, Any]]:
             yield number, row
 
 
-class _Putting:
+class _Ingester:
     """Rows of messages into the queue, checked as the sink checks them."""
 
     def __init__(self, store: QueueStore, messages: DataFrame, queue: str) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, still_open, told, with_past
-from localqueue.spark.jobs.report import SLOTS, Progress, collected, no_journal, source_options, write_whole
+from localqueue.spark.jobs.progress import Progress
+from localqueue.spark.jobs.report import SLOTS, collected, no_journal, source_options, write_whole
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import number
 from localqueue.spark.place import opened
@@ -93,7 +93,7 @@ class _Snapshot(NamedTuple):
 class _Follower:
     """Adds a batch to the snapshot of the one before and writes the report."""
 
-    def __init__(self, *, state: str, output: Path, title: str, origin: str, say: Callable[[str], None]) -> None:
+    def __init__(self, *, state: str, output: Path, title: str, origin: str, say: Progress) -> None:
         self._state = state
         self._output = output
         self._title = title

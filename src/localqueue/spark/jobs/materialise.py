@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from localqueue.spark.jobs import delta_table, view_table
 from localqueue.spark.jobs.archive_layout import MARKER
+from localqueue.spark.jobs.arguments import first_line
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
-from localqueue.spark.jobs.writing import known_format
+from localqueue.spark.jobs.progress import Progress, silent
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.options import Options
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def materialise(
     max_entries: int | None = None,
     namespace: str | None = None,
     options: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> MaterialiseResult | StreamingQuery:
     """Keep a table at `path` up to date with the messages that are put into a queue; its journal must be on.
 
@@ -98,7 +100,7 @@ def materialise(
     _claim(folder, _Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text))
     state = folder.at("_checkpoint") if checkpoint is None else fspath(checkpoint)
     rows = _stream(spark, place, max_entries, options or {})
-    keep = _Keeping(folder, format, folder_at(spark, state), key, schema, progress or (lambda said: None))
+    keep = _TableKeeper(folder, format, folder_at(spark, state), key, schema, progress or silent)
     if sql is None:
         writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
     else:
@@ -184,15 +186,12 @@ def _queried(rows: DataFrame, sql: str) -> DataFrame:
     try:
         return rows.sparkSession.sql(sql)
     except (AnalysisException, ParseException) as error:
-        said = str(error).strip().splitlines()
-        raise ValueError(
-            f"sql is not a query over messages ({', '.join(rows.columns)}): {said[0] if said else error}"
-        ) from None
+        raise ValueError(f"sql is not a query over messages ({', '.join(rows.columns)}): {first_line(error)}") from None
     finally:
         rows.sparkSession.catalog.dropTempView("messages")
 
 
-class _Keeping:
+class _TableKeeper:
     """What happens with each batch of the query, in the driver."""
 
     def __init__(
@@ -202,7 +201,7 @@ class _Keeping:
         checkpoint: Folder,
         key: str | None,
         schema: StructType | str | None,
-        say: Callable[[str], None],
+        say: Progress,
     ) -> None:
         self._folder = folder
         self._delta = format == "delta"

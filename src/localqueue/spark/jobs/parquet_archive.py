@@ -8,14 +8,15 @@ an object store with a directory service, instead.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs.archive_layout import Part, Span, cover, merges, span_name, span_of, superseded
 from localqueue.spark.jobs.files import Folder, size_of
 from localqueue.spark.jobs.journal_rows import archived_schema
-from localqueue.spark.jobs.writing import stage, sweep
+from localqueue.spark.jobs.progress import Progress, silent
+from localqueue.spark.jobs.staged_files import stage, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ def merge_spans(
     *,
     after: int,
     target: int = TARGET_BYTES,
-    progress: Callable[[str], None] = lambda said: None,
+    progress: Progress = silent,
 ) -> int:
     """Merge small spans when there are more than `after` to be read; how many were merged.
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import operator
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike, fspath
@@ -18,7 +18,8 @@ from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.arguments import moment, where_sql
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
-from localqueue.spark.jobs.pacing import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
@@ -64,9 +65,9 @@ class ReplayResult:
             span = f" (seq {self.first_seq} to {self.last_seq}, {self.first_at:%Y-%m-%d %H:%M:%S} to "
             span += f"{self.last_at:%Y-%m-%d %H:%M:%S} UTC)"
         if not self.dry_run:
-            said = f"replayed {self.put} of {self.matched} messages into {self.target}{span}"
-            said += f"; {self.duplicates} duplicates" if self.duplicates else ""
-            return said + (f"; {self.unreadable} without a payload" if self.unreadable else "")
+            text = f"replayed {self.put} of {self.matched} messages into {self.target}{span}"
+            text += f"; {self.duplicates} duplicates" if self.duplicates else ""
+            return text + (f"; {self.unreadable} without a payload" if self.unreadable else "")
         lines = [f"would replay {self.matched} messages into {self.target}{span}"]
         lines += [f"  {row['seq']}  {row['at']:%Y-%m-%d %H:%M:%S}  {row['value']}" for row in self.sample]
         return "\n".join(lines)
@@ -90,7 +91,7 @@ def replay(
     again: bool = False,
     namespace: str | None = None,
     source_namespace: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> ReplayResult:
     """Put the messages that were enqueued in a window once more, in their order, with payload, headers and keys.
 
@@ -103,7 +104,7 @@ def replay(
     was finished puts nothing: it is known by `idempotency_key`, by default made of the source and the window. `again`
     replays it once more. The end of the window is fixed when a replay begins, so it never meets what it puts itself.
     """
-    say = progress or (lambda said: None)
+    say = progress or silent
     check_rate(rate)
     if to is not None:
         check_name(to)
@@ -131,7 +132,7 @@ def replay(
             return ReplayResult(**result, dry_run=True, sample=shown)
         way = way or Way(key=key, last=found["last_seq"] or 0)
         say(f"replaying {found['matched']} messages into {target}")
-        putting = _Putting(store, place.queue)
+        putting = _Replayer(store, place.queue)
         rows = rows.where(f"seq > {way.through} and seq <= {way.last}").orderBy("seq")
         stored = put_paced(store, way, _numbered(rows), putting.put, rate=rate, progress=say)
         return ReplayResult(**result, put=stored, duplicates=putting.duplicates, unreadable=putting.unreadable)
@@ -219,7 +220,7 @@ def _numbered(rows: DataFrame) -> Iterator[tuple[int, Any]]:
         yield row["seq"], row
 
 
-class _Putting:
+class _Replayer:
     """Rows of the journal as new messages, and what became of them."""
 
     def __init__(self, store: QueueStore, queue: str | None) -> None:

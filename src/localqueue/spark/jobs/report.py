@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from localqueue.spark.columns import known_columns
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, facts
+from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import duration, moment, number, share
 from localqueue.spark.options import OptionError, Options, parse
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from localqueue.stores.port import QueueStore
 
-Progress = Callable[[str], None]
 
 #: Up to so many entries percentiles are exact. Above, entries are first added up where they are alike to 1 %.
 EXACT_UP_TO = 2_000_000
@@ -113,9 +113,7 @@ def report(
     return Report(tables=tables, summary=summary(rows), html_path=path, _rows=rows)
 
 
-def collected(
-    kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = lambda _: None
-) -> dict[str, pa.Table]:
+def collected(kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = silent) -> dict[str, pa.Table]:
     """All tables of facts or cells that are persisted, computed. `slowest` is that table: cells do not know it."""
     if kept.count() <= _SMALL:
         # One partition needs no shuffle, and without their origin the rows make plans that are short to think about.

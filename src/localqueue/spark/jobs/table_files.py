@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
 from localqueue.spark.jobs.files import files_in, folder_at
-from localqueue.spark.jobs.writing import known_format, plain_timestamps
+from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -57,10 +57,10 @@ class AuditEntry:
         chosen = f"{self.selected} dead letters of queue {self.queue!r}" + (f" ({filters})" if filters else "")
         if self.state == DRY_RUN:
             return f"would {self.action} {chosen}"
-        said = f"{self.action} of {chosen}: {self.done} done"
+        text = f"{self.action} of {chosen}: {self.done} done"
         for count, what in ((self.gone, "no dead letters any more"), (self.in_use, "whose dedupe key is in use")):
-            said += f", {count} {what}" if count else ""
-        return said + ("" if self.state == DONE else f"; {self.state}, see resume({self.id!r})")
+            text += f", {count} {what}" if count else ""
+        return text + ("" if self.state == DONE else f"; {self.state}, see resume({self.id!r})")
 
     def as_dict(self) -> dict[str, Any]:
         facts = asdict(self)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs.files import Folder
-from localqueue.spark.jobs.writing import stage, sweep
+from localqueue.spark.jobs.staged_files import stage, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

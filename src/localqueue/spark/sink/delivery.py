@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from localqueue.errors import IdTaken, RecordConflict
 from localqueue.spark.sink import ledger
 from localqueue.spark.sink.ledger import PART_KIND, Entry
-from localqueue.spark.sink.staging import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
+from localqueue.spark.sink.staged_rows import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
 from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
 
 if TYPE_CHECKING:

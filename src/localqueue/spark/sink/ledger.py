@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localqueue.spark.sink.staging import Chunk
+from localqueue.spark.sink.staged_rows import Chunk
 from localqueue.stores.port import QueueStore, RecordWrite
 
 KIND = "spark-sink"

@@ -25,10 +25,10 @@ from pyspark.sql.types import StructType
 
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
-from localqueue.spark.sink import ledger, staging
+from localqueue.spark.sink import ledger, staged_rows
 from localqueue.spark.sink.delivery import STEPS, deliver_part, deliver_staged, finish_parts
-from localqueue.spark.sink.outgoing import layout
-from localqueue.spark.sink.staging import Chunk
+from localqueue.spark.sink.layout import layout
+from localqueue.spark.sink.staged_rows import Chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class _Sink:
     def write_task(self, iterator: Iterator[pa.RecordBatch], write: _Write, query: str | None) -> Written:
         batches = map(self.layout.messages, iterator)
         if self.direct:
-            return self._put_partition(list(staging.cut(batches)), write, query)
+            return self._put_partition(list(staged_rows.cut(batches)), write, query)
         first = next(batches, None)
         if first is None:
             return Written(query=query)
@@ -85,7 +85,7 @@ class _Sink:
             yield from batches
 
         with opened(self.options) as store:
-            chunks = staging.stage(store, write.token, all_of_them(), job=write.job)
+            chunks = staged_rows.stage(store, write.token, all_of_them(), job=write.job)
         return Written(query=query, chunks=tuple(chunks), rows=sum(chunk.rows for chunk in chunks))
 
     def _put_partition(self, tables: list[pa.Table], write: _Write, query: str | None) -> Written:
@@ -115,8 +115,8 @@ class _Sink:
             )
             if not fresh:
                 _log.warning("batch %s of %r is in the queue already: nothing was written", write.batch, write.key)
-            staging.sweep(store, write.family)
-            staging.sweep_abandoned(store)
+            staged_rows.sweep(store, write.family)
+            staged_rows.sweep_abandoned(store)
 
     def abort_write(self, write: _Write) -> None:
         with opened(self.options) as store:
@@ -125,7 +125,7 @@ class _Sink:
                     finish_parts(store, key=None, batch=write.batch, family=write.family)
                 return
             begun = () if write.key is None else ledger.read(store, write.key).chunks or ()
-            staging.abort(store, write.token, job=write.job, keep={chunk.key for chunk in begun})
+            staged_rows.abort(store, write.token, job=write.job, keep={chunk.key for chunk in begun})
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -133,11 +133,11 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
-        token = staging.job_token()
+        token = staged_rows.job_token()
         self.names = _Write(key=None, batch=0, family=token, token=token, part=token, job=token)
         if options.idempotency_key is not None:
             key = ledger.for_job(options.idempotency_key, options.queue)
-            family = staging.keyed_family(key)
+            family = staged_rows.keyed_family(key)
             self.names = _Write(
                 key=key, batch=0, family=family, token=f"{family}:{token}", part=f"{family}:part", job=token
             )
@@ -172,7 +172,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
     def _names(self, query: str, batch: int) -> _Write:
         key = ledger.for_query(query, self.options.queue)
-        token = staging.batch_token(query, batch)
+        token = staged_rows.batch_token(query, batch)
         return _Write(key=key, batch=batch, family=query, token=token, part=token)
 
 

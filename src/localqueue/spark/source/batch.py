@@ -21,10 +21,10 @@ from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
 from localqueue.spark.source.connections import engine_of
 from localqueue.spark.source.filters import Wanted, take
-from localqueue.spark.source.planning import Entries, Messages, Queues, Runs, plan
-from localqueue.spark.source.scanning import scan_events, scan_messages, scan_runs, scan_stats
-from localqueue.spark.source.selecting import read_events, read_messages
-from localqueue.spark.source.typed import Typed, is_selection
+from localqueue.spark.source.plan import Entries, Messages, Queues, Runs, plan
+from localqueue.spark.source.scan import scan_events, scan_messages, scan_runs, scan_stats
+from localqueue.spark.source.selection import read_events, read_messages
+from localqueue.spark.source.typed_payload import Typed, is_selection
 from localqueue.stores.port import DEAD
 
 if TYPE_CHECKING:

@@ -88,8 +88,8 @@ def conninfo(options: Options) -> str:
 
 def unreachable(options: Options, error: Exception) -> QueueStoreUnavailableError:
     where = without_password(options.url)
-    said = " ".join(str(error).split())
-    return QueueStoreUnavailableError(f"PostgreSQL queue store at {where!r} can not be reached ({said})", path=where)
+    reason = " ".join(str(error).split())
+    return QueueStoreUnavailableError(f"PostgreSQL queue store at {where!r} can not be reached ({reason})", path=where)
 
 
 def _is_open_here(path: str) -> bool:

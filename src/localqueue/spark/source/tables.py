@@ -1,6 +1,6 @@
 """The SELECT that reads columns of a view straight from the tables of a store, for SQLite and for PostgreSQL.
 
-Each public column is made of a few raw ones, which `finishing` turns into what Spark shows. Only the
+Each public column is made of a few raw ones, which `finish` turns into what Spark shows. Only the
 raw columns that are needed are selected, and only the tables that they need are joined. Most columns of a message are
 NULL in most queues, and to fetch a NULL costs as much as a number: so it is counted first which of them are used. Texts
 go into a statement as hexadecimal digits, numbers as numbers: there is nothing to escape.

@@ -24,6 +24,7 @@ from localqueue.errors import QueueError
 from localqueue.spark.streams import claim_blob as blob
 from localqueue.spark.streams.claim_lease import Held, give_back, held_by, lease_up_to, returned
 from localqueue.spark.streams.consumer_record import ConsumerRecord, ConsumerTakenOver
+from localqueue.spark.streams.data_loss import DataLoss
 from localqueue.stores.port import (
     Lease,
     LeaseRequest,
@@ -85,11 +86,10 @@ class Claims:
         self._shown = f"consumer {consumer!r} of queue {queue!r}"
         self._record = ConsumerRecord(store, queue, consumer)
         self._request = LeaseRequest(queue, 0, timeout, f"spark:{consumer}", max_attempts)
-        self._fail_on_data_loss = fail_on_data_loss
         self._chunk_rows = chunk_rows
         self._misfits = misfits
         self._owned = False
-        self._said: set[str] = set()
+        self._loss = DataLoss(ClaimsLost, fails=fail_on_data_loss)
         self._open: dict[int, list[Held]] = {}
         self._prepared: list[Held] = []
 
@@ -254,11 +254,7 @@ class Claims:
             "was restored: give the query a consumer name and a checkpoint of its own, or go on without what is lost "
             'by option("failOnDataLoss", "false")'
         )
-        if self._fail_on_data_loss:
-            raise ClaimsLost(text)
-        if what not in self._said:
-            self._said.add(what)
-            _log.warning("%s", text)
+        self._loss.tell(what, text)
 
     # records
 

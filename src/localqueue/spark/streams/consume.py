@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
-from localqueue.spark.source.typed import Typed, is_selection
+from localqueue.spark.source.typed_payload import Typed, is_selection
 from localqueue.spark.streams.claim_blob import message_rows
 from localqueue.spark.streams.claimant import Claimant
 from localqueue.spark.streams.claims import ClaimsLost, read_chunk

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
 from localqueue.events.event import ENQUEUED
 from localqueue.spark.options import OptionError, Options
-from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.plan import EntriesLost
+from localqueue.spark.streams.data_loss import DataLoss
 from localqueue.stores.port import QueueStore
 from localqueue.stores.url import open_store
 
@@ -17,8 +17,6 @@ _LOOK = 2_000  # entries that one look for rows goes through at most
 _SKIP = 5_000  # entries without a row after which the offset moves on all the same
 _REPORT = 1.0
 _CHECK = 10.0  # seconds between looks whether the journal is still on
-
-_log = logging.getLogger(__name__)
 
 
 class Follower:
@@ -32,7 +30,7 @@ class Follower:
         self._taken = 0
         self._check_at = self._report_at = 0.0
         self._reported: dict[str, Any] | None = None
-        self._said: set[str] = set()
+        self._loss = DataLoss(EntriesLost, fails=options.fail_on_data_loss)
 
     def initial(self) -> int:
         """The entry before the first one that a new stream reads."""
@@ -105,11 +103,7 @@ class Follower:
     def _lost(self, what: str) -> None:
         where = f"the journal of namespace {self._options.namespace!r} at {self._store.url}"
         text = f'{where}: {what}. To go on without what is lost, set option("failOnDataLoss", "false")'
-        if self._options.fail_on_data_loss:
-            raise EntriesLost(text)
-        if what not in self._said:
-            self._said.add(what)
-            _log.warning("%s", text)
+        self._loss.tell(what, text)
 
     def _check_enabled(self) -> None:
         now = time.monotonic()

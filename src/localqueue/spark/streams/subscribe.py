@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
-from localqueue.spark.source.planning import EntriesLost
+from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.source.rows import enqueued_batch, event_batch
-from localqueue.spark.source.typed import Typed, is_selection
+from localqueue.spark.source.typed_payload import Typed, is_selection
 from localqueue.spark.streams.follower import Follower
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from localqueue.workers.commits.copying import Copying
+from localqueue.workers.commits.ledger_copy import LedgerCopy
 from localqueue.workers.commits.local import Coordinator, LocalAtomic
 from localqueue.workers.external_ledger import ExternalLedger
 from localqueue.workers.ledger import Ledger
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def coordinator_for(queue: PersistentQueue[Any], ledger: Ledger | None = None) -> Coordinator:
     """What the queue's commit policy does, and what its ledger needs after a crash."""
     coordinator = _of_policy(queue)
-    return Copying(coordinator, ledger) if isinstance(ledger, ExternalLedger) else coordinator
+    return LedgerCopy(coordinator, ledger) if isinstance(ledger, ExternalLedger) else coordinator
 
 
 def _of_policy(queue: PersistentQueue[Any]) -> Coordinator:

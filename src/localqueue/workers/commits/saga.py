@@ -100,7 +100,7 @@ class Saga(Coordinator):
 
     def begin(self, job: Job) -> Steps:
         message = job.message
-        job._saga = saga = SagaLog(self._queue, self._known, message.id, message.attempts)
+        job.saga = saga = SagaLog(self._queue, self._known, message.id, message.attempts)
         if not saga.exists:
             payload = self._queue.codec.encode(message.value)
             text = payload if isinstance(payload, str) else base64.b64encode(payload).decode()
@@ -114,12 +114,12 @@ class Saga(Coordinator):
         if self._store is not None:
             envelope = envelope_of(job.message, phase="forward", result=kept.result)
             self._store.save(envelope_key("saga:forward", job.message), envelope)
-        if job._saga is not None and job._saga.exists:
-            outcome.records.append(job._saga.deletion())
+        if job.saga is not None and job.saga.exists:
+            outcome.records.append(job.saga.deletion())
         yield from ()
 
     def failed(self, job: Job, error: BaseException, outcome: Outcome) -> Steps:
-        saga = job._saga
+        saga = job.saga
         if saga is None or outcome.settle is None:
             return
         if not saga.compensating and not outcome.final:  # the next delivery goes on where this one stopped

@@ -1,0 +1,97 @@
+"""Stored messages as the user sees them: the payload read with the queue's codec."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from localqueue.errors import PayloadError
+from localqueue.message import QueueMessage, UndecodablePayload
+from localqueue.policies import Codec
+from localqueue.policies.codec import JSON_CODEC
+from localqueue.stores.port import DELAYED, READY, Enqueued, NewMessage, StoredMessage
+
+
+class Payloads:
+    """What one queue's codec writes and reads. `codec_name` is stored with each message, None for JSON."""
+
+    def __init__(self, queue: str, codec: Codec) -> None:
+        self.encode = codec.encode
+        self.codec_name = None if codec is JSON_CODEC else codec.name
+        self._queue = queue
+        self._codec = codec
+
+    def decode(self, stored: StoredMessage) -> Any:
+        """The value, or `PayloadError` when this queue can not read it."""
+        try:
+            if stored.codec == self.codec_name:
+                return self._codec.decode(stored.payload)
+            if stored.codec is None:
+                return JSON_CODEC.decode(stored.payload)
+        except PayloadError:
+            raise
+        except Exception as error:
+            raise PayloadError(f"codec {self._codec.name!r} could not read message {stored.id}: {error!r}") from error
+        raise PayloadError(
+            f"message {stored.id} was written with codec {stored.codec!r} and queue {self._queue!r} reads "
+            f"{self._codec.name!r}; open the queue with that codec= and requeue the message"
+        )
+
+    def show(self, stored: StoredMessage) -> QueueMessage[Any]:
+        """A message for inspection; one that can not be decoded shows its raw bytes."""
+        try:
+            value = self.decode(stored)
+        except PayloadError as error:
+            raw = (
+                stored.payload if isinstance(stored.payload, bytes) else stored.payload.encode("utf-8", "surrogatepass")
+            )
+            value = UndecodablePayload(raw=raw, codec=stored.codec or "json", reason=str(error))
+        return message_of(stored, value)
+
+
+def message_of(stored: StoredMessage, value: Any) -> QueueMessage[Any]:
+    """A message that was read from the store."""
+    (message_id, queue, state, _, _, priority, attempts, created_at, available_at, leased_until, leased_by,
+     last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
+     history, forgiven, _) = stored  # fmt: skip
+    return QueueMessage.of(
+        id=message_id,
+        value=value,
+        queue=queue,
+        state=READY if state == DELAYED else state,
+        attempts=attempts,
+        created_at=created_at,
+        available_at=available_at,
+        leased_until=leased_until,
+        leased_by=leased_by,
+        last_error=last_error,
+        failed_at=failed_at,
+        attempt_history=list(history),
+        dedupe_key=dedupe_key,
+        priority=priority,
+        headers={} if headers is None else json.loads(headers),
+        ordering_key=ordering_key,
+        expires_at=expires_at,
+        run_id=run_id,
+        waiting_on=waiting_on,
+        forgiven=forgiven,
+    )
+
+
+def new_message(draft: NewMessage, enqueued: Enqueued, queue: str, value: Any) -> QueueMessage[Any]:
+    """A message that was just stored in `queue`, without reading it back."""
+    return QueueMessage.of(
+        id=draft.id,
+        value=value,
+        queue=queue,
+        state=READY if enqueued.state == DELAYED else enqueued.state,
+        created_at=enqueued.at,
+        available_at=enqueued.at + draft.delay,
+        attempt_history=[],
+        dedupe_key=draft.dedupe_key,
+        priority=draft.priority,
+        headers={} if draft.headers is None else json.loads(draft.headers),
+        ordering_key=draft.ordering_key,
+        expires_at=None if draft.ttl is None else enqueued.at + draft.ttl,
+        run_id=draft.run_id,
+    )

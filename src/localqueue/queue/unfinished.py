@@ -1,0 +1,40 @@
+"""The messages that `get()` handed out and nobody has settled yet, for `task_done()` and `join()`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from localqueue.message import QueueMessage
+
+
+class Unfinished:
+    """In the order they were handed out."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, QueueMessage[Any]] = {}
+        self._changed = threading.Condition()
+
+    def add(self, message: QueueMessage[Any]) -> None:
+        with self._changed:
+            self.messages[message.id] = message
+
+    def oldest(self) -> QueueMessage[Any] | None:
+        with self._changed:
+            return next(iter(self.messages.values()), None)
+
+    def forget(self, message: QueueMessage[Any] | str) -> None:
+        """It is settled."""
+        with self._changed:
+            self.messages.pop(message if isinstance(message, str) else message.id, None)
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        with self._changed:
+            self.messages.clear()
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until there are none."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.messages)

@@ -1,0 +1,161 @@
+"""The life of one message in a worker: is it a duplicate, run the handler, decide what becomes of it.
+
+Nothing here blocks on the user's code: it is yielded as a `Call`, and the worker runs it in a thread or on its event
+loop. Nothing here settles either: the worker commits the `Outcome`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from localqueue.errors import LeaseLost
+from localqueue.message import QueueMessage
+from localqueue.stores.port import Action, Settle
+from localqueue.stores.rules import describe_error
+from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.workers.commits import coordinator_for
+from localqueue.workers.job import Job
+from localqueue.workers.ledger import ledger_for
+from localqueue.workers.outcome import Call, Outcome, State, Steps
+
+if TYPE_CHECKING:
+    from localqueue.queue import PersistentQueue
+
+_SOON = 1.0
+
+
+class Decision(NamedTuple):
+    """What becomes of a failed message. Not `final`: this worker will try it again."""
+
+    state: State
+    delay: float = 0.0
+    final: bool = True
+    permanent: bool = False
+
+
+class Delivery:
+    """What a worker does with each message. `decide` says what a failure leads to."""
+
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        handler: Callable[..., Any],
+        config: PersistentWorkerConfig,
+        decide: Callable[[QueueMessage[Any], BaseException], Decision],
+    ) -> None:
+        self.queue = queue
+        self.handler = handler
+        self.config = config
+        self._decide = decide
+        self.consumes = queue.desk.consumes
+        self.ledger = ledger_for(queue)
+        self.coordinator = coordinator_for(queue, self.ledger)
+
+    def steps(self, job: Job, call: Call) -> Steps:
+        """Run `call` for a message; returns the `Outcome`."""
+        if self.ledger is not None:
+            return (yield from self._once(job, call))
+        message = job.message
+        try:
+            result = yield call
+        except (Exception, SystemExit) as error:
+            return self._failure(message, error)
+        return self._success(message, result, job)
+
+    def _once(self, job: Job, call: Call) -> Steps:
+        message, ledger, coordinator = job.message, self.ledger, self.coordinator
+        assert ledger is not None
+        standing = ledger.begin(message)
+        if standing is not None:
+            action: Action = "ack" if standing.done else "release"
+            settle = Settle(self.queue.name, message.id, action, message.attempts, standing.delay)
+            return Outcome(message, "skipped" if standing.done else "released", settle, standing.result)
+        outcome: Outcome | None = None
+        try:
+            yield from coordinator.begin(job)
+            result = yield call
+            outcome = self._success(message, result, job)
+            kept = ledger.keep(message, result, outcome)
+            yield from coordinator.succeeded(job, kept, outcome)
+            ledger.succeeded(message, kept, outcome)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, LeaseLost) and error.message_id == message.id:
+                raise  # nothing we write about the message counts any more
+            if outcome is not None and outcome.rejected is not None:
+                yield from outcome.rejected()
+            outcome = self._failure(message, error)
+            yield from coordinator.failed(job, error, outcome)
+            ledger.failed(message, outcome)
+        finally:
+            ledger.forget(message)
+        return outcome
+
+    def _success(self, message: QueueMessage[Any], result: Any, job: Job) -> Outcome:
+        settle = None if self.consumes else Settle(self.queue.name, message.id, "ack", message.attempts)
+        return Outcome(message, "acked", settle, result, follow_ups=job.follow_ups)
+
+    def _failure(self, message: QueueMessage[Any], error: BaseException) -> Outcome:
+        if self.consumes:
+            return Outcome(message, "lost", None, error=error)
+        decision = self._decide(message, error)
+        limit = self.queue.max_attempts
+        if limit is not None and message.tries >= limit:
+            decision = decision._replace(state="dead-lettered", final=True)
+        action: Action = "release" if decision.state == "released" else "dead-letter"
+        settle = Settle(
+            self.queue.name, message.id, action, message.attempts, decision.delay, describe_error(error), limit
+        )
+        return Outcome(message, decision.state, settle, error=error, final=decision.final, permanent=decision.permanent)
+
+    def interrupted(self, message: QueueMessage[Any], error: BaseException | None = None) -> Outcome:
+        """The handler was cut off by something that is not the message's fault: it is delivered again soon."""
+        settle = Settle(
+            self.queue.name, message.id, "release", message.attempts, 0.0 if error is None else _SOON,
+            describe_error(error),
+        )  # fmt: skip
+        return Outcome(message, "released", None if self.consumes else settle, error=error, final=False)
+
+    def failure(self, message: QueueMessage[Any], error: BaseException) -> Outcome:
+        """The outcome of a message that failed outside of its handler: it took too long, or its commit was refused."""
+        outcome = self._failure(message, error)
+        if self.ledger is not None:
+            self.ledger.failed(message, outcome)
+        return outcome
+
+
+def decide_by_release(
+    config: PersistentWorkerConfig, retry: Mapping[str, Any]
+) -> Callable[[QueueMessage[Any], BaseException], Decision]:
+    """Retry by giving the message back with the delay its wait strategy names: no thread is held meanwhile."""
+
+    def decide(message: QueueMessage[Any], error: BaseException) -> Decision:
+        from localqueue.retry.plan import Retry, is_permanent, next_step
+
+        if is_permanent(error):
+            return Decision("dead-lettered", permanent=True)
+        started = message.attempt_history[0]["at"] if message.attempt_history else message.created_at
+        step = next_step(retry, attempt=message.tries, started_at=started, now=time.time(), error=error)
+        if isinstance(step, Retry):
+            return Decision("released", step.delay, final=False)
+        return final(config)
+
+    return decide
+
+
+def decide_at_once(config: PersistentWorkerConfig) -> Callable[[QueueMessage[Any], BaseException], Decision]:
+    """For a handler that was already retried inside its lease: this failure is the last."""
+
+    def decide(message: QueueMessage[Any], error: BaseException) -> Decision:
+        from localqueue.retry.plan import is_permanent
+
+        return Decision("dead-lettered", permanent=True) if is_permanent(error) else final(config)
+
+    return decide
+
+
+def final(config: PersistentWorkerConfig) -> Decision:
+    if config.dead_letter_on_failure:
+        return Decision("dead-lettered")
+    return Decision("released", config.release_delay)
