@@ -51,6 +51,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             made = LMDBIdempotencyStore(tmp_path / "ledger.lmdb")
         case _:
             inside = open_queue_store("memory", tmp_path)
+            request.addfinalizer(inside.close)
             made = QueueIdempotencyStore(inside)
     yield made
     made.close()

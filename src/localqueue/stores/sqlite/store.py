@@ -99,6 +99,7 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
                 self.namespace_id, secret = patiently(
                     lambda: schema.namespace(connection, self._namespace), self.path, self._timeout
                 )
+            reading = connection if self.path == ":memory:" else self._connect()
         except BaseException:
             connection.close()
             raise
@@ -107,17 +108,21 @@ class SQLiteQueueStore(KeepsJournal, ListensToQueues, Observed):
         self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
         self._writer = Writer(connection, path=self.path, clock=self._clock)
         if self.path == ":memory:":
-            self._reader = Reader(connection, self._writer.lock, self.path)
+            self._reader = Reader(reading, self._writer.lock, self.path)
             self._watch: Watch | None = None
         else:
-            self._reader = Reader(self._connect(), threading.Lock(), self.path)
+            self._reader = Reader(reading, threading.Lock(), self.path)
             self._watch = Watch(self._connect, self.path)
         self._wake = Wake(None if self._watch is None else self._version)
 
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
             connection = connect(self.path, durability=self.durability, timeout=self._timeout, recognise=recognise)
-        register_clock(connection, self._clock)
+        try:
+            register_clock(connection, self._clock)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     @property
