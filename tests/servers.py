@@ -1,9 +1,10 @@
 """Real servers for tests: a private instance of each, on a free loopback port, with its data in a fresh directory.
 
 `Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back with `start()` on
-the same port and data, and are gone after `stop()`. Who finds its port taken at its first start takes another. One of each is shared by all tests of a pytest process: ask for the
-fixtures `postgres`, `redis_server` and `mongodb`. A test that kills a server makes one of its own. Where a server can
-not be had the test is skipped, and under CI=true a skip fails.
+the same port and data, and are gone after `stop()`. One that finds its port taken when it first starts takes another.
+One of each is shared by all tests of a pytest process: ask for the fixtures `postgres`, `redis_server` and `mongodb`.
+A test that kills a server makes one of its own. Where a server can not be had the test is skipped, and under CI=true a
+skip fails.
 
 A server does not outlive the process that started it, however that one ends: a small shell beside each server waits
 for this, ends the server and removes its folder.
@@ -165,7 +166,7 @@ class Server(ABC):
                     return False
                 raise RuntimeError(f"{self.name} ended at once: {self.log()}")
             try:
-                if self.ready() and has_port(process.pid, self.port):
+                if has_port(process.pid, self.port) and self.ready():
                     return True
             except Exception as error:
                 last = error

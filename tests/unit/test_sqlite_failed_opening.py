@@ -52,10 +52,6 @@ def _is_open(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _open_and_close(path: Path) -> None:
-    SQLiteQueueStore(path).close()
-
-
 def _copy(path: Path) -> None:
     with SQLiteQueueStore(path) as store:
         store.backup(path.with_suffix(".copy"))
@@ -64,8 +60,8 @@ def _copy(path: Path) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        _open_and_close,
-        _copy,
+        lambda path: SQLiteQueueStore(path).close(),
+        pytest.param(_copy, marks=pytest.mark.slow),
         lambda path: SQLiteIdempotencyStore(path).close(),
         lambda path: SQLiteResultStore(path).close(),
         lambda path: SQLiteAttemptStore(path).close(),
