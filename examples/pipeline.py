@@ -111,13 +111,12 @@ def main() -> None:
     show(cities.orderBy(F.desc("revenue")), 3)
 
     step("What failed for good, by the shape of the error")
-    dead = triage(spark, url=url, queue="shipping")
-    show(dead.groups().select("shape", "count"))
-    declined = triage(spark, url=url, queue="orders")
-    show(declined.groups().select("shape", "count"))
+    for queue in ("shipping", "orders"):
+        say(f"dead letters of queue {queue!r}")
+        show(triage(spark, url=url, queue=queue).groups().select("shape", "count"))
 
     step("A second chance: the declined cards go back, and Spark's executors are the workers")
-    where = "last_error.type = 'ValueError'"
+    where, declined = "last_error.type = 'ValueError'", triage(spark, url=url, queue="orders")
     say(str(declined.replay(where=where, dry_run=True)))
     say(str(declined.replay(where=where)))
     done = process(spark, url=url, queue="orders", handler=refused, workers=2)
@@ -139,6 +138,7 @@ def main() -> None:
         ("parcels left in the queue", 0, left["shipping"].total - left["shipping"].dead),
     ]
     say(f"{journal:,} journal entries")
+    print(f"  {'':<28} {'expected':>9} {'found':>9}")
     for what, expected, found in facts:
         print(f"  {what:<28} {expected:>9,} {found:>9,}{'' if expected == found else '   <- wrong'}")
     print(f"\nThe report: {folder / 'report.html'}")

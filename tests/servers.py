@@ -1,9 +1,10 @@
 """Real servers for tests: a private instance of each, on a free loopback port, with its data in a fresh directory.
 
 `Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back with `start()` on
-the same port and data, and are gone after `stop()`. One of each is shared by all tests of a pytest process: ask for the
-fixtures `postgres`, `redis_server` and `mongodb`. A test that kills a server makes one of its own. Where a server can
-not be had the test is skipped, and under CI=true a skip fails.
+the same port and data, and are gone after `stop()`. One that finds its port taken when it first starts takes another.
+One of each is shared by all tests of a pytest process: ask for the fixtures `postgres`, `redis_server` and `mongodb`.
+A test that kills a server makes one of its own. Where a server can not be had the test is skipped, and under CI=true a
+skip fails.
 
 A server does not outlive the process that started it, however that one ends: a small shell beside each server waits
 for this, ends the server and removes its folder.
@@ -32,6 +33,7 @@ from typing import Any, ClassVar
 import pytest
 
 _READY_WITHIN = 30.0
+_TRIES = 20
 
 # Writes down its process id before it becomes the server. It can not when the folder was removed, and then there is no
 # server: one is never missed by who removes the folder.
@@ -89,10 +91,11 @@ class Server(ABC):
     name: ClassVar[str]
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.take_ports()
         self.folder = Path(tempfile.mkdtemp(prefix=f"localqueue-{self.name}-"))
         self.process: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
+        self._was_ready = False
         self._watch = subprocess.Popen(
             ["sh", "-c", _WATCH, str(self.folder), self.end_signal.name.removeprefix("SIG")],
             bufsize=0,
@@ -112,6 +115,18 @@ class Server(ABC):
     @abstractmethod
     def launch(self) -> subprocess.Popen[bytes]: ...
 
+    def as_user(self) -> dict[str, Any]:
+        """How to run what refuses to run as root: in the folder, which then belongs to another user."""
+        where: dict[str, Any] = {"cwd": str(self.folder)}
+        if os.geteuid() == 0:
+            try:
+                user = pwd.getpwnam("postgres")
+            except KeyError:
+                user = pwd.getpwnam("nobody")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+            where.update(user=user.pw_uid, group=user.pw_gid, extra_groups=[])
+        return where
+
     def run(self, *command: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start the server's program, in a session of its own: Ctrl-C is for the tests."""
         command = ("sh", "-c", _LAUNCH, str(self.folder), *command)
@@ -122,18 +137,37 @@ class Server(ABC):
     def ready(self) -> bool:
         """Whether the server takes commands; may raise while it does not."""
 
+    def take_ports(self) -> None:
+        """Choose among the ports that are free now; another process may be quicker to use them."""
+        self.port = free_port()
+
     def start(self) -> None:
-        """Start on the same port and data as before, and wait until commands are taken."""
+        """Start and wait until commands are taken: on the data and, once it was ready, on the port of before."""
         assert self.process is None, f"{self.name} is running"
-        self.process = self.launch()
+        for _ in range(_TRIES):
+            if self._starts():
+                self._was_ready = True
+                return
+            if not self._was_ready:
+                self.take_ports()
+            time.sleep(0.05)  # the port may be taken by who only looks whether it is free
+        raise RuntimeError(f"{self.name} found no free port in {_TRIES} tries, the last was {self.port}: {self.log()}")
+
+    def _starts(self) -> bool:
+        """False when a port was taken."""
+        size = len(self._whole_log())
+        process = self.process = self.launch()
         deadline = time.monotonic() + _READY_WITHIN
         last: Exception | None = None
         while time.monotonic() < deadline:
-            if self.process.poll() is not None:
+            if process.poll() is not None:
+                self.process = None
+                if "address already in use" in self._whole_log()[size:].lower():
+                    return False
                 raise RuntimeError(f"{self.name} ended at once: {self.log()}")
             try:
-                if self.ready():
-                    return
+                if has_port(process.pid, self.port) and self.ready():
+                    return True
             except Exception as error:
                 last = error
             time.sleep(0.02)  # between two looks at a server that is starting
@@ -170,8 +204,11 @@ class Server(ABC):
         self._watch.communicate()
 
     def log(self) -> str:
+        return self._whole_log()[-2000:] or "no log"
+
+    def _whole_log(self) -> str:
         path = self.folder / "log"
-        return path.read_text(errors="replace")[-2000:] if path.exists() else "no log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
 
 class Postgres(Server):
@@ -183,9 +220,6 @@ class Postgres(Server):
         super().__init__()
         self.bin = _postgres_bin()
         self.settings = settings
-        self.user = _user_for_postgres()
-        if self.user is not None:
-            os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
         self._run("initdb", "-D", str(self.folder / "data"), "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8")
 
     @property
@@ -198,7 +232,7 @@ class Postgres(Server):
             *(str(self.bin / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)),
             *("-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
             *("-c", "dynamic_shared_memory_type=mmap", *options),  # in the folder, and gone with it
-            **self._as_user(),
+            **self.as_user(),
         )
 
     def kill(self) -> None:
@@ -227,13 +261,7 @@ class Postgres(Server):
             return connection.execute("SELECT 1").fetchone() == (1,)
 
     def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run([str(self.bin / program), *arguments], check=True, capture_output=True, **self._as_user())
-
-    def _as_user(self) -> dict[str, Any]:
-        where: dict[str, Any] = {"cwd": str(self.folder)}
-        if self.user is not None:
-            where.update(user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[])
-        return where
+        subprocess.run([str(self.bin / program), *arguments], check=True, capture_output=True, **self.as_user())
 
 
 def has_process(pid: int) -> bool:
@@ -242,6 +270,14 @@ def has_process(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
         return False
+
+
+def has_port(pid: int, port: int) -> bool:
+    """Whether this process listens on that port of 127.0.0.1: another server there would answer as well."""
+    listening = f"0100007F:{port:04X} 00000000:0000 0A"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    sockets = {f"socket:[{row[9]}]" for row in rows if " ".join(row[1:4]) == listening}
+    return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def _children(parent: int) -> list[int]:
@@ -261,16 +297,6 @@ def _postgres_bin() -> Path:
     if on_path is None:
         pytest.skip("PostgreSQL is not installed: run ./script/test, or install the package postgresql")
     return Path(on_path).resolve().parent
-
-
-def _user_for_postgres() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam("postgres")
-    except KeyError:
-        return pwd.getpwnam("nobody")
 
 
 class Redis(Server):

@@ -110,15 +110,9 @@ class RoomyMongoDB(MongoDB):
     """With the cache and oplog that mongod chooses by itself; the tests give it small ones."""
 
     def launch(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [
-                *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
-                *("--bind_ip", "127.0.0.1", "--nounixsocket", "--replSet", "rs0"),
-                *("--logpath", str(self.folder / "log")),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        return self.run(
+            *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
+            *("--bind_ip", "127.0.0.1", "--nounixsocket", "--replSet", "rs0"),
         )
 
 

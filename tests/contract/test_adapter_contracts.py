@@ -107,9 +107,9 @@ class TestLMDBLedger(SharedIdempotencyStoreContract):
 
 class TestLedgerInAMemoryQueueStore(ExclusiveIdempotencyStoreContract):
     @pytest.fixture
-    def harness(self) -> AdapterHarness:
-        store = MemoryQueueStore()
-        return AdapterHarness(open=lambda: QueueIdempotencyStore(store))
+    def harness(self) -> Iterator[AdapterHarness]:
+        with MemoryQueueStore() as store:
+            yield AdapterHarness(open=lambda: QueueIdempotencyStore(store))
 
 
 class TestLedgerInASQLiteQueueStore(SharedIdempotencyStoreContract):

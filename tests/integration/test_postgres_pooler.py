@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import secrets
 import shutil
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +18,7 @@ from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, RecordWr
 from localqueue.stores.postgres import PostgresQueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
 from localqueue.testing.steps import PATIENCE, Background, ack, counts, drain, new, put, put_many, release, take
-from tests.servers import Postgres, free_port
+from tests.servers import Postgres, Server
 
 pytestmark = pytest.mark.slow
 
@@ -40,50 +36,49 @@ ignore_startup_parameters = {ignored}
 """
 
 
+class PgBouncer(Server):
+    """In front of a PostgreSQL, with four connections to it."""
+
+    name = "pgbouncer"
+
+    def __init__(self, server: Postgres, ignored: str) -> None:
+        super().__init__()
+        self.server = server
+        self.ignored = ignored
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://test@127.0.0.1:{self.port}/postgres"
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+        if program is None:
+            pytest.skip("PgBouncer is not installed: run ./script/test, or install the package pgbouncer")
+        settings = self.folder / "pgbouncer.ini"
+        settings.write_text(_SETTINGS.format(server=self.server.port, port=self.port, ignored=self.ignored))
+        return self.run(program, str(settings), **self.as_user())
+
+    def ready(self) -> bool:
+        psycopg.connect(self.url, connect_timeout=2).close()
+        return True
+
+
 @pytest.fixture(scope="module")
 def pooler() -> Iterator[Any]:
     """Starts a PgBouncer for the module, in front of the server it is first asked for, one for each setting; its
     address."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
-        pytest.skip("PgBouncer is not installed: run ./script/test, or install the package pgbouncer")
     with ExitStack() as stack:
         started: dict[str, str] = {}
 
         def start(server: Postgres, ignored: str = "extra_float_digits") -> str:
             if ignored not in started:
-                folder = Path(tempfile.mkdtemp(prefix="localqueue-pgbouncer-"))
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                port = free_port()
-                settings = folder / "pgbouncer.ini"
-                settings.write_text(_SETTINGS.format(server=server.port, port=port, ignored=ignored))
-                who: dict[str, Any] = {}
-                if os.geteuid() == 0:  # it refuses to run as root
-                    user = pwd.getpwnam("postgres")
-                    for path in (folder, settings):
-                        os.chown(path, user.pw_uid, user.pw_gid)
-                    who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-                process = subprocess.Popen(
-                    [str(program), str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who
-                )
-                stack.callback(process.wait, 20)
-                stack.callback(process.terminate)
-                started[ignored] = f"postgresql://test@127.0.0.1:{port}/postgres"
-                _until_it_answers(started[ignored])
+                made = PgBouncer(server, ignored)
+                stack.callback(made.stop)
+                made.start()
+                started[ignored] = made.url
             return started[ignored]
 
         yield start
-
-
-def _until_it_answers(url: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            psycopg.connect(url, connect_timeout=2).close()
-            return
-        except psycopg.OperationalError:
-            assert time.monotonic() < deadline, "PgBouncer did not start"
-            time.sleep(0.05)  # between two looks at a server that is starting
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -23,9 +24,15 @@ _OPTIONS = ("--appendonly", "yes", "--cluster-enabled", "yes", "--cluster-node-t
 
 
 class Node(Redis):
-    def __init__(self) -> None:
+    """Its second port, for the other nodes, would be 10000 above the first, where clients of others have theirs."""
+
+    def take_ports(self) -> None:
+        super().take_ports()
         self.bus = free_port()
-        super().__init__(*_OPTIONS, "--cluster-port", str(self.bus))
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        self.options = (*_OPTIONS, "--cluster-port", str(self.bus))
+        return super().launch()
 
     @property
     def client(self) -> redis.Redis:

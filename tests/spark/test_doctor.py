@@ -11,6 +11,7 @@ import pytest
 
 from localqueue.spark import checkup, checkup_session
 from localqueue.spark.checkup import Check, doctor, has_failed
+from localqueue.spark.host import SETTINGS
 from localqueue.spark.java import Java, NoJava
 from localqueue.spark.root_cause import root_cause
 
@@ -32,6 +33,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
     monkeypatch.setattr(checkup, "version", version)
     monkeypatch.setattr(checkup, "find_java", lambda: Java(version=17, program="/bin/java", found_as="PATH"))
+    monkeypatch.setattr(checkup, "wrong_name", lambda: None)
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     return found
@@ -90,6 +94,22 @@ def test_another_python_or_spark_is_a_warning(machine: dict[str, str], monkeypat
     assert found["Python"].state == found["Spark"].state == "warn"
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert by_name(doctor(quick=True))["Python"].state == "ok"
+
+
+def test_it_says_what_becomes_of_a_host_name_that_leads_nowhere(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert by_name(doctor(quick=True))["host name"].state == "ok"
+    monkeypatch.setattr(checkup, "wrong_name", lambda: "the host's name 'odd' leads to no address")
+    here = by_name(doctor(quick=True))["host name"]
+    assert here.state == "warn" and here.found.startswith(
+        "the host's name 'odd' leads to no address, so local sessions"
+    )
+    assert "SPARK_LOCAL_IP=127.0.0.1" in (here.way_out or "")
+    there = by_name(doctor(quick=True, master="spark://host:7077"))["host name"]
+    assert there.state == "warn" and "the executors reach this machine" in (there.way_out or "")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.1.1.1")
+    assert str(by_name(doctor(quick=True))["host name"]) == "ok    host name: not asked for, SPARK_LOCAL_IP=10.1.1.1"
 
 
 def test_a_session_that_does_not_start_is_a_line(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

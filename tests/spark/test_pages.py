@@ -75,9 +75,11 @@ def test_sessions_are_found_in_a_stream_of_messages(spark: Any, tmp_path: Path) 
 @pytest.mark.timeout(300)
 def test_a_declarative_pipeline_keeps_tables_up_to_date(tmp_path: Path) -> None:
     from localqueue import PersistentQueue, SQLiteQueueStore
+    from localqueue.spark.host import use_address
     from localqueue.spark.java import use_java
 
     use_java()
+    use_address("local", {})
     folder = tmp_path / "declarative"
     shutil.copytree(ROOT / "examples" / "declarative", folder)
     specification = folder / "spark-pipeline.yml"

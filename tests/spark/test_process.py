@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'jobs.db'}"
 
 
-def opened(url: str) -> PersistentQueue[Any]:
-    return PersistentQueue[Any]("jobs", store=open_store(url))
+@contextmanager
+def opened(url: str, **options: Any) -> Iterator[PersistentQueue[Any]]:
+    with closing(open_store(url)) as store, PersistentQueue[Any]("jobs", store=store, **options) as queue:
+        yield queue
 
 
 def put(url: str, *values: Any) -> None:
@@ -150,7 +152,7 @@ def test_a_task_stops_at_its_time_on_the_clock_of_the_store(url: str) -> None:
 def test_the_successor_of_a_lost_task_waits_for_its_leases(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_task, "_LOOK", 0.2)
     put(url, "left behind")
-    with PersistentQueue[Any]("jobs", store=open_store(url), lease_timeout=1.0) as queue:
+    with opened(url, lease_timeout=1.0) as queue:
         assert queue.get_message(leased_by="the task that is gone").value == "left behind"
     assert work(plan(url, nothing, lease_timeout=1.0), "another").acked == 0
     assert work(plan(url, nothing, lease_timeout=1.0), "successor", is_retry=True).acked == 1

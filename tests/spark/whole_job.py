@@ -13,6 +13,7 @@ from typing import Any
 
 from localqueue import PersistentQueue
 from localqueue.spark import process, register, session
+from localqueue.spark.host import use_address
 from localqueue.spark.java import use_java
 from localqueue.spark.sink import ledger, staged_rows
 from localqueue.stores.url import open_store
@@ -38,6 +39,7 @@ def start(kind: str, folder: str) -> Any:
     from pyspark.sql import SparkSession
 
     use_java()
+    use_address("local[2]", conf)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.remote("local[2]")
     for name, value in conf.items():

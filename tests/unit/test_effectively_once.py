@@ -51,6 +51,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             made = LMDBIdempotencyStore(tmp_path / "ledger.lmdb")
         case _:
             inside = open_queue_store("memory", tmp_path)
+            request.addfinalizer(inside.close)
             made = QueueIdempotencyStore(inside)
     yield made
     made.close()
@@ -242,58 +243,51 @@ def test_a_follow_up_that_finds_its_queue_full_fails_the_message(store: Any, run
 # two workers and one message
 
 
-def test_a_worker_whose_lease_ran_out_leaves_nothing_behind(tmp_path: Path) -> None:
-    for kind in KINDS:
-        clock = FakeClock()
-        with open_queue_store(kind, tmp_path, clock=clock) as store:
-            queue = keyed(store, result_policy=ReturnStoredResult())
-            after: PersistentQueue[Any] = PersistentQueue("after", store=store)
-            inner: list[str] = []
-            queue.put("a", dedupe_key="k")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_whose_lease_ran_out_leaves_nothing_behind(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_queue_store(kind, tmp_path, clock=clock) as store:
+        queue = keyed(store, result_policy=ReturnStoredResult())
+        after: PersistentQueue[Any] = PersistentQueue("after", store=store)
+        inner: list[str] = []
+        queue.put("a", dedupe_key="k")
 
-            def second(value: str, after: PersistentQueue[Any] = after) -> str:
-                current_job().put("second", to=after)
-                return "second"
+        def second(value: str) -> str:
+            current_job().put("second", to=after)
+            return "second"
 
-            def first(
-                value: str,
-                clock: FakeClock = clock,
-                queue: Any = queue,
-                after: Any = after,
-                second: Any = second,
-                inner: Any = inner,
-            ) -> str:
-                current_job().put("first", to=after)
-                clock.advance(31)
-                inner.extend(states(run_in_threads(queue, second, max_tries=3)))
-                return "first"
+        def first(value: str) -> str:
+            current_job().put("first", to=after)
+            clock.advance(31)
+            inner.extend(states(run_in_threads(queue, second, max_tries=3)))
+            return "first"
 
-            assert states(run_in_threads(queue, first, max_tries=3)) == ["lost"]
-            assert inner == ["acked"]
-            assert [message.value for message in after.get_messages(5, block=False)] == ["second"]
-            record = QueueIdempotencyStore(store).load("jobs:k")
-            assert record is not None
-            assert record.metadata["result"] == "second"
+        assert states(run_in_threads(queue, first, max_tries=3)) == ["lost"]
+        assert inner == ["acked"]
+        assert [message.value for message in after.get_messages(5, block=False)] == ["second"]
+        record = QueueIdempotencyStore(store).load("jobs:k")
+        assert record is not None
+        assert record.metadata["result"] == "second"
 
 
-def test_a_failure_after_the_lease_ran_out_does_not_undo_the_success_of_another(tmp_path: Path) -> None:
-    for kind in KINDS:
-        clock = FakeClock()
-        with open_queue_store(kind, tmp_path, clock=clock) as store:
-            queue = keyed(store)
-            queue.put("a", dedupe_key="k")
-            inner: list[str] = []
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failure_after_the_lease_ran_out_does_not_undo_the_success_of_another(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_queue_store(kind, tmp_path, clock=clock) as store:
+        queue = keyed(store)
+        queue.put("a", dedupe_key="k")
+        inner: list[str] = []
 
-            def first(value: str, clock: FakeClock = clock, queue: Any = queue, inner: Any = inner) -> None:
-                clock.advance(31)
-                inner.extend(states(run_in_threads(queue, Calls(), max_tries=3)))
-                raise ValueError("too late")
+        def first(value: str) -> None:
+            clock.advance(31)
+            inner.extend(states(run_in_threads(queue, Calls(), max_tries=3)))
+            raise ValueError("too late")
 
-            assert states(run_in_threads(queue, first, max_tries=3)) == ["lost"]
-            assert inner == ["acked"]
-            record = QueueIdempotencyStore(store).load("jobs:k")
-            assert record is not None
-            assert record.status == "succeeded"
+        assert states(run_in_threads(queue, first, max_tries=3)) == ["lost"]
+        assert inner == ["acked"]
+        record = QueueIdempotencyStore(store).load("jobs:k")
+        assert record is not None
+        assert record.status == "succeeded"
 
 
 def test_a_batch_with_one_lost_lease_settles_the_others(tmp_path: Path) -> None:

@@ -147,22 +147,22 @@ def test_threads_that_put_one_key_at_once_store_one_message(tmp_path: Any) -> No
 
 
 def test_a_batch_takes_one_key_for_each_item() -> None:
-    queue: PersistentQueue[str] = PersistentQueue("jobs", store=MemoryQueueStore())
-    first = queue.put("a", dedupe_key="k1")
-    stored = queue.put_many(["again", "b"], dedupe_keys=["k1", "k2"])
-    assert [message.id == first.id for message in stored] == [True, False]
-    assert [message.value for message in queue.messages()] == ["a", "b"]
-    with pytest.raises(ValueError, match="1 keys for 2 items"):
-        queue.put_many(["c", "d"], dedupe_keys=["k3"])
-    with pytest.raises(TypeError, match="one key for each item"):
-        queue.put_many(["c", "d"], dedupe_keys="k3")
-    assert queue.qsize() == 2
+    with MemoryQueueStore() as store:
+        queue: PersistentQueue[str] = PersistentQueue("jobs", store=store)
+        first = queue.put("a", dedupe_key="k1")
+        stored = queue.put_many(["again", "b"], dedupe_keys=["k1", "k2"])
+        assert [message.id == first.id for message in stored] == [True, False]
+        assert [message.value for message in queue.messages()] == ["a", "b"]
+        with pytest.raises(ValueError, match="1 keys for 2 items"):
+            queue.put_many(["c", "d"], dedupe_keys=["k3"])
+        with pytest.raises(TypeError, match="one key for each item"):
+            queue.put_many(["c", "d"], dedupe_keys="k3")
+        assert queue.qsize() == 2
 
 
 def test_an_effectively_once_queue_takes_batches_with_keys() -> None:
-    queue: PersistentQueue[str] = PersistentQueue(
-        "jobs", store=MemoryQueueStore(), delivery_policy=EffectivelyOnceDelivery()
-    )
-    with pytest.raises(ValueError, match="dedupe_key is required"):
-        queue.put_many(["a", "b"])
-    assert [message.dedupe_key for message in queue.put_many(["a", "b"], dedupe_keys=["x", "y"])] == ["x", "y"]
+    with MemoryQueueStore() as store:
+        queue: PersistentQueue[str] = PersistentQueue("jobs", store=store, delivery_policy=EffectivelyOnceDelivery())
+        with pytest.raises(ValueError, match="dedupe_key is required"):
+            queue.put_many(["a", "b"])
+        assert [message.dedupe_key for message in queue.put_many(["a", "b"], dedupe_keys=["x", "y"])] == ["x", "y"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from localqueue.stores.port import Changes
 from localqueue.stores.sqlite import MemoryQueueStore
 
 
-def in_a_queue_store(path: Path) -> QueueResultStore:
-    return QueueResultStore(MemoryQueueStore())
+@contextmanager
+def in_a_queue_store(path: Path) -> Iterator[QueueResultStore]:
+    with MemoryQueueStore() as store:
+        yield QueueResultStore(store)
 
 
 @pytest.mark.parametrize("make", [SQLiteResultStore, LMDBResultStore, in_a_queue_store])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from localqueue.spark.host import LOOPBACK, is_local, said_address, wrong_name
 from localqueue.spark.java import NoJava, find_java
 from localqueue.spark.root_cause import root_cause
 
@@ -69,7 +71,7 @@ def doctor(
     conf: Mapping[str, str] | None = None,
     told: Callable[[Check], object] | None = None,
 ) -> tuple[Check, ...]:
-    """Look at Java, the packages, the Python of the tasks, the data source and, with `url`, at a store.
+    """Look at Java, the host's name, the packages, the Python of tasks, the data source and, with `url`, at a store.
 
     `quick` looks only at what can be seen without a session. Without `spark` a session is started, as `master` and
     `conf` say, and stopped. `told` hears each check as it is done. It raises nothing: what fails is a line.
@@ -95,7 +97,8 @@ def _all(
     conf: Mapping[str, str] | None,
 ) -> Iterator[Check]:
     failed = False
-    for check in _without_session(needs_java=spark is None and not (master or "").startswith("sc:")):
+    driver_here = spark is None and not (master or "").startswith("sc:")
+    for check in _without_session(driver_here=driver_here, local=is_local(master, conf or {})):
         failed = failed or check.state == FAIL
         yield check
     if quick:
@@ -110,12 +113,13 @@ def _all(
     yield from with_session(spark, url=url, namespace=namespace, master=master, conf=conf)
 
 
-def _without_session(*, needs_java: bool) -> Iterator[Check]:
+def _without_session(*, driver_here: bool, local: bool) -> Iterator[Check]:
     yield _python()
     for package, oldest, too_new, is_needed in _PACKAGES:
         yield _package(package, oldest, too_new, is_needed)
-    if needs_java:
+    if driver_here:
         yield _java()
+        yield _host(local)
     yield _spark_home()
     yield _discovery()
 
@@ -160,6 +164,28 @@ def _java() -> Check:
     except OSError as error:
         return Check(name="Java", state=FAIL, found=root_cause(error), way_out="set JAVA_HOME to a Java that runs")
     return Check(name="Java", state=OK, found=f"{java.version} ({java.program}, found by {java.found_as})")
+
+
+def _host(local: bool) -> Check:
+    name = "host name"
+    if said := said_address():
+        return Check(name=name, state=OK, found=f"not asked for, {said}")
+    wrong = wrong_name()
+    if wrong is None:
+        return Check(name=name, state=OK, found=f"{socket.gethostname()} leads to this machine")
+    if local:
+        return Check(
+            name=name,
+            state=WARN,
+            found=f"{wrong}, so local sessions made by localqueue use {LOOPBACK}",
+            way_out=f"set SPARK_LOCAL_IP={LOOPBACK} for sessions that you make yourself, or repair /etc/hosts",
+        )
+    return Check(
+        name=name,
+        state=WARN,
+        found=wrong,
+        way_out="add it to /etc/hosts, or set SPARK_LOCAL_IP to the address by which the executors reach this machine",
+    )
 
 
 def _spark_home() -> Check:

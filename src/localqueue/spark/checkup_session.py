@@ -41,7 +41,10 @@ def with_session(
         name = f"{spark.version} on {spark.conf.get('spark.master', master or 'a server')}"
     except Exception as error:
         yield Check(
-            name="session", state=FAIL, found=root_cause(error), way_out="see that Java, memory and --master are right"
+            name="session",
+            state=FAIL,
+            found=root_cause(error),
+            way_out="see that Java, the host's name, memory and --master are right",
         )
         return
     try:

@@ -45,8 +45,9 @@ def session(
 ) -> SparkSession:
     """The running Spark session, or a new one, that knows the data source.
 
-    A new one has its driver here: a Java is found, or taken from the extra, before Spark is started. With a `master`
-    that begins with `sc://` it is a session of a Spark Connect server. `conf` are settings of Spark, for a new one.
+    A new one has its driver here: a Java is found, or taken from the extra, before Spark is started, and a local one
+    does not need the host's name. With a `master` that begins with `sc://` it is a session of a Spark Connect server.
+    `conf` are settings of Spark, for a new one.
     """
     from pyspark.sql import SparkSession
 
@@ -56,18 +57,20 @@ def session(
         if master is not None and master.startswith("sc:"):
             builder, settings = builder.remote(master), dict(conf or {})
         else:
-            builder, settings = builder if master is None else builder.master(master), _here(conf or {})
+            builder, settings = builder if master is None else builder.master(master), _here(master, conf or {})
         for name, value in settings.items():
             builder = builder.config(name, value)
         running = builder.getOrCreate()
     return register(running)
 
 
-def _here(conf: Mapping[str, str]) -> dict[str, str]:
+def _here(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
     """The settings of a session whose driver is on this machine, after looking for what it needs."""
+    from localqueue.spark.host import use_address
     from localqueue.spark.java import use_java
 
     use_java()
+    use_address(master, conf)
     # Spark would start the first python3 of the PATH for its workers: another one, without this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", conf.get(_JAVA_OPTIONS))

@@ -141,7 +141,11 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
             connection = connect(self.path, durability=self.durability, timeout=self._timeout, recognise=recognise)
-        register_clock(connection, self._clock)
+        try:
+            register_clock(connection, self._clock)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     @property
