@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from localqueue.errors import QueueStoreMissingError
 from localqueue.stores.port import QueueStore
 
 #: The stores, by the name `configure(db_backend=)` has for them: where the class is, and the addresses it takes.
@@ -22,8 +23,9 @@ _BACKEND_OF = {scheme: backend for backend, (_, _, schemes) in BACKENDS.items() 
 _FORMS = "sqlite:///file.db, lmdb:///directory, memory://, postgresql://..., redis://... or mongodb://..."
 
 
-def open_store(url: str, *, namespace: str = "default", **options: Any) -> QueueStore:
-    """Open the store at `url`.
+def open_store(url: str, *, namespace: str = "default", read_only: bool = False, **options: Any) -> QueueStore:
+    """Open the store at `url`, made on first use. With `read_only` it is opened to look: nothing is made or changed, and
+    where there is no store that is a `QueueStoreMissingError`.
 
     `sqlite:///jobs.db` is a file relative to the working directory, `sqlite:////var/lib/jobs.db` an absolute one;
     `lmdb:///jobs` is a directory, by the same rule; `memory://` lives and dies with this process. Servers are
@@ -35,9 +37,13 @@ def open_store(url: str, *, namespace: str = "default", **options: Any) -> Queue
     module, name, _ = BACKENDS[backend]
     store: Any = getattr(import_module(module), name)
     opened: QueueStore
+    if read_only:
+        options["read_only"] = True
     if backend == "memory":
         if url.rstrip("/") != "memory:":
             raise ValueError(f"can not open {url!r}: a store in memory has no name, it is memory://")
+        if read_only:
+            raise QueueStoreMissingError("there is no store at 'memory://': one in memory begins empty")
         opened = store(namespace=namespace, **options)
     elif backend in ("sqlite", "lmdb"):
         opened = store(_path(url), namespace=namespace, **options)
