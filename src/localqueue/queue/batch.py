@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, overload
 
 from localqueue.message import QueueMessage
@@ -13,27 +13,22 @@ T = TypeVar("T")
 class StoredBatch(Sequence[QueueMessage[T]]):
     """Messages in the order they were put, each made when it is looked at: most callers never look."""
 
-    __slots__ = ("_at", "_ids", "_queue", "_values")
+    __slots__ = ("_count", "_make")
 
-    def __init__(self, queue: str, values: Sequence[T], ids: Sequence[str], at: float) -> None:
-        self._queue = queue
-        self._values = values
-        self._ids = ids
-        self._at = at
+    def __init__(self, count: int, make: Callable[[int], QueueMessage[T]]) -> None:
+        self._count = count
+        self._make = make
 
     def __len__(self) -> int:
-        return len(self._values)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> QueueMessage[T]: ...
     @overload
     def __getitem__(self, index: slice) -> list[QueueMessage[T]]: ...
     def __getitem__(self, index: int | slice) -> QueueMessage[T] | list[QueueMessage[T]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return QueueMessage(
-            self._ids[index], self._values[index], self._queue, created_at=self._at, available_at=self._at
-        )
+        places = range(self._count)[index]
+        return self._make(places) if isinstance(places, int) else [self._make(place) for place in places]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

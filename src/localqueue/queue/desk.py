@@ -16,6 +16,7 @@ from localqueue.events.event import ACKED, DISPATCH_FAILED, DISPATCHED, NOTIFICA
 from localqueue.message import QueueMessage
 from localqueue.policies import Configuration
 from localqueue.queue.admission import Admission, Admitted
+from localqueue.queue.batch import StoredBatch
 from localqueue.queue.drafts import BatchOptions, check_put_options, check_timeout, encode_headers, upstream_ids
 from localqueue.queue.emitter import Emitter
 from localqueue.queue.payloads import Payloads, message_of, new_message
@@ -169,16 +170,15 @@ class Desk:
         after: Iterable[QueueMessage[Any] | str] = (),
     ) -> list[NewMessage]:
         """Several with the same options, and a dedupe key, or None, for each. `timeout` is checked in its turn."""
-        for dedupe_key in dict.fromkeys(dedupe_keys):
-            check_put_options(
-                self.configuration,
-                delay=delay,
-                dedupe_key=dedupe_key,
-                priority=priority,
-                ttl=ttl,
-                ordering_key=ordering_key,
-                run_id=run_id,
-            )
+        check_put_options(
+            self.configuration,
+            dict.fromkeys(dedupe_keys),
+            delay=delay,
+            priority=priority,
+            ttl=ttl,
+            ordering_key=ordering_key,
+            run_id=run_id,
+        )
         check_timeout(timeout)
         header_text = None if headers is None else encode_headers(headers)
         upstream = () if after == () else upstream_ids(after)
@@ -216,10 +216,10 @@ class Desk:
             queue = self.limit.overflow_queue
         return new_message(draft, enqueued, queue, item)
 
-    def all_stored(self, admitted: Admitted, items: Sequence[Any]) -> list[QueueMessage[Any]]:
+    def all_stored(self, admitted: Admitted, items: Sequence[Any]) -> StoredBatch[Any]:
         """The messages that drafts have become, with the copies of each side by side."""
-        copied = [item for item in items for _ in range(admitted.copies)]
-        return [self.stored(*one) for one in zip(admitted.drafts, admitted.enqueued, copied, strict=True)]
+        drafts, enqueued, copies = admitted
+        return StoredBatch(len(drafts), lambda n: self.stored(drafts[n], enqueued[n], items[n // copies]))
 
     def announce(self, message: QueueMessage[Any], outcome: Outcome) -> None:
         """Notify of a message that was stored, then dispatch it, where the policies do. A duplicate is not news."""
@@ -233,7 +233,7 @@ class Desk:
         elif dispatch.dispatches_on_put:
             self.emitter.told(DISPATCHED, DISPATCH_FAILED, message, dispatch.dispatch)
 
-    def announce_all(self, admitted: Admitted, items: Sequence[Any]) -> list[QueueMessage[Any]]:
+    def announce_all(self, admitted: Admitted, items: Sequence[Any]) -> Sequence[QueueMessage[Any]]:
         """Announce what became of drafts; the message of each, or its first copy. Failures are raised at the end."""
         messages = self.all_stored(admitted, items)
         if not self.is_quiet:
@@ -244,7 +244,7 @@ class Desk:
                 except Exception as error:
                     failures.append(error)
             raise_all(failures)
-        return messages[:: admitted.copies]
+        return messages if admitted.copies == 1 else messages[:: admitted.copies]
 
     def _bury(self, stored: StoredMessage, problem: dict[str, Any]) -> None:
         """Keep a message that can not be read as a dead letter; one delivered at most once is stored again for that."""

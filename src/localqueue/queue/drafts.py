@@ -33,9 +33,9 @@ class PutOptions(BatchOptions, total=False):
 
 def check_put_options(
     configuration: Configuration,
+    dedupe_keys: Iterable[str | None],
     *,
     delay: float,
-    dedupe_key: str | None,
     priority: int,
     ttl: float | None,
     ordering_key: str | None,
@@ -44,12 +44,13 @@ def check_put_options(
     """Refuse options that the queue's policies do not support."""
     if type(delay) is not float or delay:
         check_delay(delay)
-    if dedupe_key is not None:
-        check_key("dedupe_key", dedupe_key)
-        if not configuration.deduplication_policy.deduplication:
-            raise ValueError("dedupe_key is not supported by the active deduplication_policy")
-    elif getattr(configuration.delivery_policy, "requires_dedupe_key", False):
-        raise ValueError("dedupe_key is required by the active delivery_policy")
+    for dedupe_key in dedupe_keys:
+        if dedupe_key is not None:
+            check_key("dedupe_key", dedupe_key)
+            if not configuration.deduplication_policy.deduplication:
+                raise ValueError("dedupe_key is not supported by the active deduplication_policy")
+        elif getattr(configuration.delivery_policy, "requires_dedupe_key", False):
+            raise ValueError("dedupe_key is required by the active delivery_policy")
     if priority != 0 or type(priority) is not int:
         _check_priority(configuration, priority)
     if ttl is not None and not check_seconds("ttl", ttl) > 0:

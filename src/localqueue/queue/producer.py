@@ -119,7 +119,10 @@ class Producer(QueueCore[T]):
             if desk.emitter.hooks is not None:
                 for message_id in ids:
                     desk.emitter.tell_put(self.name, message_id, "stored", at)
-            return StoredBatch(self.name, values, ids, at)
+            return StoredBatch(
+                len(values),
+                lambda n: QueueMessage(ids[n], values[n], self.name, created_at=at, available_at=at),
+            )
         limit = desk.limit
         if limit is not None and limit.overflow == "reject" and len(values) > limit.maxsize:
             raise ValueError(
@@ -147,7 +150,7 @@ class Producer(QueueCore[T]):
         block: bool,
         timeout: float | None,
         connection: sqlite3.Connection | None,
-    ) -> list[QueueMessage[T]]:
+    ) -> Sequence[QueueMessage[T]]:
         desk = self.desk
         if connection is not None:
             joining = joining_store(desk.configuration, desk.store, timeout)

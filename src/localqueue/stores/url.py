@@ -24,8 +24,8 @@ _FORMS = "sqlite:///file.db, lmdb:///directory, memory://, postgresql://..., red
 
 
 def open_store(url: str, *, namespace: str = "default", read_only: bool = False, **options: Any) -> QueueStore:
-    """Open the store at `url`, made on first use. With `read_only` it is opened to look: nothing is made or changed, and
-    where there is no store that is a `QueueStoreMissingError`.
+    """Open the store at `url`, made on first use. With `read_only` it is opened to look: nothing is made or changed,
+    and where there is no store that is a `QueueStoreMissingError`.
 
     `sqlite:///jobs.db` is a file relative to the working directory, `sqlite:////var/lib/jobs.db` an absolute one;
     `lmdb:///jobs` is a directory, by the same rule; `memory://` lives and dies with this process. Servers are

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from localqueue.stores.engine.port import Insert
-from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
+from localqueue.stores.engine.port import Batch, Key
+from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Changes, Enqueued, NewMessage
 
@@ -21,34 +21,31 @@ def is_simple(unit: Unit, changes: Changes) -> bool:
 
 
 def land(unit: Unit, messages: Sequence[NewMessage], queues: Mapping[str, int]) -> list[Enqueued] | None:
-    """Decide about all of them; None, with nothing decided, when one needs more than a look at its keys: a dedupe key
-    that somebody holds, a life that is over, an id that is none."""
-    now, key_of = unit.now, unit.rows.ids.key_of
-    holders, heads, inserts = unit.holders, unit.heads, []
-    landed = {state: Enqueued("stored", STATES[state], now) for state in (READY, DELAYED, BLOCKED)}
-    done = []
-    taken: set[tuple[int, str]] = set()
-    busy: set[tuple[int, str]] = set()
+    """Decide about all of them and have them written; None, with nothing decided, when one needs more than a look at
+    its keys: a dedupe key that somebody holds, a life that is over, an id that is none."""
+    key_of, holders, heads = unit.rows.ids.key_of, unit.holders, unit.heads
+    keys, states = [], []
+    taken: set[Key] = set()
+    busy: set[Key] = set()
     for message in messages:
-        (message_id, name, _, _, delay, priority, dedupe_key, ordering_key, ttl, *_) = message
-        key, queue = key_of(message_id), queues[name]
-        if key is None or (ttl is not None and ttl <= 0):
+        key, queue, dedupe_key, ordering_key = key_of(message[0]), queues[message[1]], message[6], message[7]
+        if key is None or (message[8] is not None and message[8] <= 0):
             return None
         if dedupe_key is not None:
-            if (queue, dedupe_key) in taken or holders[queue, dedupe_key] is not None:
+            holder = (queue, dedupe_key)
+            if holders[holder] is not None or holder in taken:
                 return None
-            taken.add((queue, dedupe_key))
-        state = DELAYED if delay > 0 else READY
+            taken.add(holder)
+        state = DELAYED if message[4] > 0 else READY
         if ordering_key is not None:
             line = (queue, ordering_key)
-            head = heads[line]
-            if line in busy or (head is not None and head.state <= INFLIGHT):
+            if line in busy or ((head := heads[line]) is not None and head.state <= INFLIGHT):
                 state = BLOCKED
-            busy.add(line)
-        row = Row(key, queue, state, priority, now, now + delay, 0, None if ttl is None else now + ttl)
-        row.ordering_key, row.dedupe_key = ordering_key, dedupe_key
-        inserts.append(Insert(row, message))
-        done.append(landed[state])
-    unit.writes.inserts += inserts
+            else:
+                busy.add(line)
+        keys.append(key)
+        states.append(state)
+    unit.rows.write_batch(Batch(keys, states, messages, queues, unit.now))
     unit.changed_queues.update(queues.values())
-    return done
+    landed = {state: Enqueued("stored", STATES[state], unit.now) for state in (READY, DELAYED, BLOCKED)}
+    return [landed[state] for state in states]

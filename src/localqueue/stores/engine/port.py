@@ -64,6 +64,32 @@ class Insert(NamedTuple):
     message: NewMessage
 
 
+class Batch(NamedTuple):
+    """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers."""
+
+    keys: Sequence[int]
+    states: Sequence[int]
+    messages: Sequence[NewMessage]
+    queues: Mapping[str, int]
+    now: float
+
+    def inserts(self) -> list[Insert]:
+        """The same, for a store that has no shorter way to write them."""
+        now = self.now
+        return [
+            Insert(
+                Row(
+                    key, self.queues[one.queue], state, one.priority, now, now + one.delay, 0,
+                    None if one.ttl is None else now + one.ttl,
+                    ordering_key=one.ordering_key,
+                    dedupe_key=one.dedupe_key,
+                ),
+                one,
+            )
+            for key, state, one in zip(self.keys, self.states, self.messages, strict=True)
+        ]  # fmt: skip
+
+
 class Note(NamedTuple):
     """Something that happened to a message, for the journal. `told` says whether the caller is told as well: what the
     result of the call says is not. An enqueued message comes with `message`."""
@@ -166,6 +192,9 @@ class Rows(Protocol):
 
     # writing
     def write(self, writes: Writes, now: float) -> None: ...
+    def write_batch(self, batch: Batch) -> None:
+        """Insert messages that nothing has happened to."""
+
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         """Set or delete records; their new versions, 0 of one that is gone."""
 

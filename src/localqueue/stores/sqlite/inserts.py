@@ -5,24 +5,29 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from localqueue.stores.engine.port import Insert
-from localqueue.stores.engine.row import DEAD, DELAYED, READY
+from localqueue.stores.engine.port import Batch, Insert
+from localqueue.stores.engine.row import DELAYED, READY
+from localqueue.stores.port import NewMessage
 from localqueue.stores.sqlite import statements as sql
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.rows import Counts, Execute
 
 _ROWS_A_STATEMENT = 500
+_ALIKE = attrgetter("queue", "codec", "delay", "priority", "ttl", "headers")  # what messages of a statement share
 
 
 @functools.lru_cache(maxsize=64)
 def _new_rows(count: int) -> str:
-    """All rows share the first eight values and have eight of their own."""
-    rows = (f"?{n}, ?1, ?{n + 1}, ?2, ?3, ?4, ?5, ?6, ?7, ?8, " for n in range(9, 9 + 8 * count, 8))
-    own = (", ".join(f"?{n}" for n in range(first + 2, first + 8)) for first in range(9, 9 + 8 * count, 8))
-    return sql.INSERT_NEW + ", ".join(f"({shared}{rest})" for shared, rest in zip(rows, own, strict=True))
+    """All rows share the first eight values and have six of their own."""
+    rows = ", ".join(
+        f"(?{n}, ?1, ?{n + 1}, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?{n + 2}, ?{n + 3}, ?{n + 4}, ?{n + 5})"
+        for n in range(9, 9 + 6 * count, 6)
+    )
+    return sql.INSERT_NEW + rows
 
 
 @functools.lru_cache(maxsize=64)
@@ -31,49 +36,48 @@ def _new_in_line(count: int) -> str:
     return f"INSERT INTO lq_line (queue, part, rank, position, key, count, until) VALUES {places}"
 
 
+def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
+    """Messages that nothing has happened to, with no run and no upstream."""
+    start = 0
+    keys, states, messages, queues, now = batch
+    for alike, group in groupby(messages, _ALIKE):
+        name, codec, delay, priority, ttl, headers = alike
+        shape = (queues[name], priority, now, now + delay, codec, headers, None, None if ttl is None else now + ttl)
+        rest = list(group)
+        for at in range(0, len(rest), _ROWS_A_STATEMENT):
+            part = rest[at : at + _ROWS_A_STATEMENT]
+            end = start + len(part)
+            _insert_alike(execute, shape, keys[start:end], states[start:end], part, counts)
+            start = end
+
+
 def insert(execute: Execute, inserts: Sequence[Insert], counts: Counts) -> None:
-    for shape, group in groupby(inserts, _shape):
-        alike = list(group)
-        if shape is None:
-            for one in alike:
-                _insert_one(execute, one, counts)
-            continue
-        for start in range(0, len(alike), _ROWS_A_STATEMENT):
-            _insert_alike(execute, shape, alike[start : start + _ROWS_A_STATEMENT], counts)
+    """Any messages, in their order."""
+    for one in inserts:
+        _insert_one(execute, one, counts)
 
 
-def _shape(one: Insert) -> tuple[Any, ...] | None:
-    """What messages of one statement share; None for one that something has happened to before."""
-    row, message = one
-    if row.state >= DEAD or message.past is not None:
-        return None
-    queue, priority, at = row.queue, row.priority, row.available_at
-    return queue, priority, row.created_at, at, message.codec, message.headers, row.run, row.expires_at
-
-
-def _insert_alike(execute: Execute, shape: tuple[Any, ...], alike: Sequence[Insert], counts: Counts) -> None:
+def _insert_alike(
+    execute: Execute,
+    shape: tuple[Any, ...],
+    keys: Sequence[int],
+    states: Sequence[int],
+    messages: Sequence[NewMessage],
+    counts: Counts,
+) -> None:
     queue, priority, _, available_at, _, _, _, expires_at = shape
     timer = available_at if expires_at is None else min(available_at, expires_at)
     own: list[Any] = []
-    ready = []
-    states = [0] * DEAD
-    for row, message in alike:
-        state = row.state
-        due = timer if state == DELAYED else expires_at
-        own += (
-            row.key, state, message.payload, due, row.ordering_key, row.dedupe_key, row.waiting_on, row.dependents,
-        )  # fmt: skip
-        states[state] += 1
-        if state == READY:
-            ready.append(row.key)
-    execute(_new_rows(len(alike)), (*shape, *own))
+    for key, state, one in zip(keys, states, messages, strict=True):
+        own += (key, state, one[2], timer if state == DELAYED else expires_at, one[7], one[6])
+    execute(_new_rows(len(keys)), (*shape, *own))
+    ready = [key for key, state in zip(keys, states, strict=True) if state == READY]
     if ready:
         execute(_new_in_line(len(ready)), (queue, -priority, available_at, expires_at, *ready))
-    for state, count in enumerate(states):
-        if count:
-            counts.add(queue, state, count)
-            if state == DELAYED or expires_at is not None:
-                counts.due(queue, timer if state == DELAYED else expires_at)
+    for state in set(states):
+        counts.add(queue, state, states.count(state))
+        if state == DELAYED or expires_at is not None:
+            counts.due(queue, timer if state == DELAYED else expires_at)
 
 
 def _insert_one(execute: Execute, one: Insert, counts: Counts) -> None:

@@ -13,7 +13,7 @@ from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.engine.operations import note_removed
-from localqueue.stores.engine.port import Found, Insert, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Insert, Run, Wanted, Writes
 from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY, Row, to_json
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
@@ -27,7 +27,7 @@ from localqueue.stores.port import (
 )
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.inserts import insert
+from localqueue.stores.sqlite.inserts import insert, insert_batch
 from localqueue.stores.sqlite.reads import claimed_message, stored_message
 
 if TYPE_CHECKING:
@@ -225,6 +225,14 @@ class SQLiteRows:
             self.execute(add, (change.total, change.done, run))
         for queue, dropped in writes.dropped.items():
             self.execute("UPDATE lq_queues SET dropped = dropped + ? WHERE id = ?", (dropped, queue))
+        counts.write()
+
+    def write_batch(self, batch: Batch) -> None:
+        counts = Counts(self.execute)
+        try:
+            insert_batch(self.execute, batch, counts)
+        except sqlite3.IntegrityError as error:
+            raise IdTaken("a message id of this commit is in use") from error
         counts.write()
 
     def _insert(self, inserts: Sequence[Insert], counts: Counts, now: float) -> None:
