@@ -244,6 +244,9 @@ class DictStore:
         self._tables = Tables()
         self._journalled = False
 
+    def now(self) -> float:
+        return self._clock()
+
     def mint(self, count: int = 1) -> list[str]:
         return self.ids.take(count)
 

@@ -12,7 +12,7 @@ from localqueue.testing.harness import FakeClock
 from localqueue.testing.machine import store_machine
 from tests.engine.dict_store import DictRows, DictStore
 
-TestEngine = store_machine(lambda: DictStore, reopenable=False, examples=60)
+TestEngine = store_machine(lambda: DictStore, reopenable=False, examples=40)
 
 
 class CountedRows(DictRows):
@@ -37,8 +37,8 @@ def store() -> DictStore:
 
 def cost(store: DictStore, changes: Changes) -> tuple[int, int]:
     """Looks and writes of a commit."""
-    rows = CountedRows(store._tables, store.ids, 0.0)
-    unit = Unit(rows, 0.0)
+    rows = CountedRows(store._tables, store.ids, store.now())
+    unit = Unit(rows, store.now())
     apply(unit, changes)
     unit.finish()
     return rows.looks, rows.writes
