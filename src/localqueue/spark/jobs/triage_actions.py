@@ -34,8 +34,7 @@ def _requeue(store: QueueStore, entry: AuditEntry, ids: Sequence[str], again: bo
     wanted = [one.id for one in _dead(store, entry, ids, again)] if again else ids
     done, in_use = _returned(store, entry.queue, wanted, entry.delay)
     after = entry.after_page(done=done, gone=len(ids) - done - in_use, in_use=in_use, now=store.now())
-    store.commit(Changes(records=[after.write()]))
-    return _as_stored(store, after)
+    return replace(after, version=store.commit(Changes(records=[after.write()])).versions[0])
 
 
 def _returned(store: QueueStore, queue: str, ids: Sequence[str], delay: float) -> tuple[int, int]:
@@ -58,8 +57,8 @@ def _take_out(store: QueueStore, entry: AuditEntry, ids: Sequence[str], again: b
     settles = [Settle(entry.queue, one.id, "ack") for one in found]
     copies = [] if entry.to is None else _copies(store, found, entry.to, entry.delay)
     after = entry.after_page(done=len(found), gone=len(ids) - len(found), in_use=0, now=store.now())
-    store.commit(Changes(enqueue=copies, settle=settles, records=[after.write()]))
-    return _as_stored(store, after)
+    committed = store.commit(Changes(enqueue=copies, settle=settles, records=[after.write()]))
+    return replace(after, version=committed.versions[0])
 
 
 def _copies(store: QueueStore, messages: Sequence[StoredMessage], to: str, delay: float) -> list[NewMessage]:
@@ -85,7 +84,3 @@ def _dead(store: QueueStore, entry: AuditEntry, ids: Sequence[str], again: bool)
     """Those that are dead. What is done later leaves out those that have died again since: they were not meant."""
     found = [one for one in (store.get(entry.queue, one) for one in ids) if one is not None and one.state == DEAD]
     return [one for one in found if (one.failed_at or 0.0) <= entry.at] if again else found
-
-
-def _as_stored(store: QueueStore, entry: AuditEntry) -> AuditEntry:
-    return replace(entry, version=audit.find(store, entry.id).version)

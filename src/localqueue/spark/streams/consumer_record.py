@@ -76,15 +76,14 @@ class ConsumerRecord:
         except RecordConflict:
             raise self._taken_over() from None
         self.state = state
-        self._version = self.verify()
+        self._version = committed.versions[0]
         return committed
 
-    def verify(self) -> int:
-        """The version of the record, if this object still has the consumer; else it raises."""
+    def verify(self) -> None:
+        """Raise unless this object still has the consumer."""
         found = self._store.record(CONSUMERS, self.key)
         if found is None or Consumer.of(found.value).owner != self._owner:
             raise self._taken_over()
-        return found.version
 
     def _taken_over(self) -> ConsumerTakenOver:
         return ConsumerTakenOver(

@@ -75,15 +75,11 @@ class SagaLog:
         self.save()
 
     def save(self) -> None:
-        value = json.dumps(self.entry).encode()
+        write = RecordWrite(KIND, self.key, json.dumps(self.entry).encode(), self.version)
         try:
-            self._store.commit(Changes(records=[RecordWrite(KIND, self.key, value, self.version)]))
+            (self.version,) = self._store.commit(Changes(records=[write])).versions
         except RecordConflict:
             raise LeaseLost(self._queue, self._message_id, self._token) from None
-        record = self._store.record(KIND, self.key)
-        if record is None or record.value != value:
-            raise LeaseLost(self._queue, self._message_id, self._token)
-        self.version = record.version
 
     def deletion(self) -> RecordWrite:
         return RecordWrite(KIND, self.key, None, self.version)

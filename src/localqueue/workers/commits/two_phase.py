@@ -76,16 +76,10 @@ class TwoPhase(Coordinator):
 
     def _begin_log(self, txid: str, job: Job) -> int:
         """Write that the transaction begins, and the version of that."""
-        value = _entry("preparing")
         try:
-            self._store.commit(Changes(records=[RecordWrite(KIND, txid, value, 0)]))
-        except RecordConflict:
-            record = None
-        else:
-            record = self._store.record(KIND, txid)
-        if record is None or record.value != value:  # recovered by somebody else: our lease must be gone
-            raise LeaseLost(job.message.queue, job.message.id, job.message.attempts)
-        return record.version
+            return self._store.commit(Changes(records=[RecordWrite(KIND, txid, _entry("preparing"), 0)])).versions[0]
+        except RecordConflict:  # recovered by somebody else: our lease must be gone
+            raise LeaseLost(job.message.queue, job.message.id, job.message.attempts) from None
 
     def _finish_ours(self, txid: str, told: dict[str, Any] | None) -> Steps:
         try:
