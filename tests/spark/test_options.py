@@ -60,7 +60,7 @@ def test_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"includeHeaders": "yes"}, "option 'includeHeaders' must be true or false, not 'yes'"),
         ({"corruptRows": "ignore"}, "option 'corruptRows' must be one of column, fail, drop, dead-letter"),
         ({"engine": "duckdb"}, "option 'engine' must be one of auto, adbc, python"),
-        ({"delivery": "fast"}, "option 'delivery' must be one of atomic, direct"),
+        ({"delivery": "fast"}, "option 'delivery' must be one of atomic, steps, direct"),
         ({"path": "jobs.db"}, "option 'path' ('jobs.db') is not used: give the store as option 'url'"),
         ({"url": "memory://"}, "is a memory store, which only its own process can see"),
         ({"url": "jobs.db"}, "option 'url': can not open 'jobs.db'"),

@@ -104,7 +104,7 @@ def test_a_job_delivers_directly_and_with_its_key_only_once(spark: Any, tmp_path
     assert debris(place) == []
 
 
-@pytest.mark.parametrize("delivery", ["atomic", "direct"])
+@pytest.mark.parametrize("delivery", ["atomic", "steps", "direct"])
 def test_a_batch_of_a_stream_that_spark_runs_again_is_in_the_queue_once(
     spark: Any, tmp_path: Path, delivery: str
 ) -> None:

@@ -15,7 +15,14 @@ from localqueue.spark.sink import (
     ledger,
     staged_rows,
 )
-from localqueue.spark.sink.delivery import Step, WrittenElsewhere, deliver_part, deliver_staged, finish_parts
+from localqueue.spark.sink.delivery import (
+    Step,
+    WrittenElsewhere,
+    deliver_part,
+    deliver_staged,
+    finish_parts,
+    step_of,
+)
 from localqueue.spark.sink.staged_rows import Chunk, JobAborted, StagedRowsGone
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 from tests.stores import OPENERS, new_place
@@ -154,6 +161,13 @@ def test_a_driver_that_was_taken_over_amid_a_batch_is_refused(memory: QueueStore
         deliver(TakenOver(memory, 1), 0, chunks, step=1)  # type: ignore[arg-type]
     assert deliver(memory, 0, [], step=1)
     assert values(memory) == [0, 1, 2]
+
+
+def test_a_write_goes_in_steps_where_the_caller_or_the_store_wants_it() -> None:
+    assert step_of("sqlite", "atomic") is None and step_of("pg", "direct") is None
+    short = step_of("sqlite", "steps")
+    assert short is not None
+    assert step_of("redis", "atomic") == step_of("mongodb", "direct") == short
 
 
 def test_a_transaction_is_bounded_in_rows_and_bytes(memory: QueueStore) -> None:

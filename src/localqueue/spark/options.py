@@ -19,7 +19,7 @@ from localqueue.stores.url import absolute, backend_of
 MODES = ("subscribe", "consume")
 CORRUPT = ("column", "fail", "drop", "dead-letter")
 ENGINES = ("auto", "adbc", "python")
-DELIVERIES = ("atomic", "direct")
+DELIVERIES = ("atomic", "steps", "direct")
 
 #: Options that Spark adds of its own accord, or that belong to its writers.
 _SPARKS_OWN = {"checkpointlocation", "queryname"}

@@ -1,9 +1,10 @@
 """Putting what tasks have staged, or hold, into the queue: once, however often it is asked for.
 
-A write that the store takes in one transaction is visible as a whole or not at all. Redis and MongoDB hold everybody up
-during a large one, so there more than a `Step` is put in several transactions, each with its progress in the
-ledger: readers may see the beginning of such a batch before its end, but a driver that dies in between is continued
-where it stopped, with the rows it had staged, by the next run of the same batch or of the job with the same key.
+A write that the store takes in one transaction is visible as a whole or not at all, and holds up everybody else while
+it lasts. With `delivery=steps`, and always on Redis and MongoDB, more than a `Step` is put in several transactions,
+each with its progress in the ledger: readers may see the beginning of such a batch before its end, but a driver that
+dies in between is continued where it stopped, with the rows it had staged, by the next run of the same batch or of the
+job with the same key.
 """
 
 from __future__ import annotations
@@ -32,9 +33,14 @@ class Step(NamedTuple):
     size: int
 
 
-#: The stores that take a large batch in several transactions. The others take any in one.
-STEPS = {"redis": Step(CHUNK_ROWS, CHUNK_BYTES), "mongodb": Step(CHUNK_ROWS, CHUNK_BYTES)}
+_SHORT = Step(CHUNK_ROWS, CHUNK_BYTES)
+_ALWAYS_IN_STEPS = ("redis", "mongodb")
 _PAGE = 500
+
+
+def step_of(backend: str, delivery: str) -> Step | None:
+    """How much of a batch goes into one transaction; None when any does."""
+    return _SHORT if delivery == "steps" or backend in _ALWAYS_IN_STEPS else None
 
 
 class WrittenElsewhere(RuntimeError):

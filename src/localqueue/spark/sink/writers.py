@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import ledger, staged_rows
-from localqueue.spark.sink.delivery import STEPS, deliver_part, deliver_staged, finish_parts
+from localqueue.spark.sink.delivery import deliver_part, deliver_staged, finish_parts, step_of
 from localqueue.spark.sink.layout import layout
 from localqueue.spark.sink.staged_rows import Chunk
 
@@ -66,7 +66,7 @@ class _Sink:
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.layout = layout(schema, options.queue)
-        self.step = STEPS.get(options.backend)
+        self.step = step_of(options.backend, options.delivery)
 
     @property
     def direct(self) -> bool:
