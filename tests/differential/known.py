@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
+from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, Settle
 from localqueue.testing.operation import Operation
 
 
@@ -63,6 +63,20 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
         _put("#1", ttl=2.0),
         _put("#2", delay=0.5),
         _pass(5.0),
+    ],
+    "a release with an error finds a life that is over": [
+        _put("#1", ttl=2.0),
+        _lease(),
+        _pass(5.0),
+        _settle("#1", "release", token=1, error={"type": "E", "module": "m", "message": "no"}),
+    ],
+    "a message waits for its own duplicate": [
+        _put("#1"),
+        _put("#2", dedupe_key="d", after=("#1",)),
+        Operation(
+            "commit",
+            (Changes(enqueue=[NewMessage("#3", "one", "x", dedupe_key="d")], edges=[Edge("#3", "#2")]),),
+        ),
     ],
     "an ack frees what has outlived its time": [
         _put("#1"),
