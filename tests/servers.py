@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-_READY_WITHIN = 30.0
+_READY_WITHIN = 60.0
 _TRIES = 20
 
 # Writes down its process id before it becomes the server. It can not when the folder was removed, and then there is no

@@ -44,8 +44,9 @@ def _opener(kind: str, folder: Path) -> Callable[..., QueueStore]:
     def opened(**options: Any) -> QueueStore:
         if kind not in SERVERS:
             shutil.rmtree(own, ignore_errors=True)  # the round before is over
-            own.mkdir()
-        store: QueueStore = new_place(kind, own).open(**options)
+        here = own / secrets.token_hex(8)
+        here.mkdir(parents=True)
+        store: QueueStore = new_place(kind, here).open(**options)
         return store
 
     return opened

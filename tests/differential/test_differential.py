@@ -16,6 +16,7 @@ from localqueue.stores.sqlite import MemoryQueueStore
 from localqueue.testing.differ import differ, play
 from localqueue.testing.operation import Operation
 from localqueue.testing.teller import Situation, Teller
+from tests.differential.known import ONCE_DISAGREED
 from tests.differential.stores import KINDS, openers
 
 ROUNDS = int(os.environ.get("LOCALQUEUE_ROUNDS", "4"))
@@ -34,6 +35,19 @@ def test_no_two_stores_disagree(number: int, tmp_path: Path) -> None:
     assert found is None, str(found)
 
 
+@pytest.mark.parametrize("operations", list(ONCE_DISAGREED.values()), ids=list(ONCE_DISAGREED))
+def test_files_do_not_disagree_any_more(operations: list[Operation], tmp_path: Path) -> None:
+    found = play(openers(("memory", "sqlite", "lmdb"), tmp_path), operations)
+    assert found is None, str(found)
+
+
+@pytest.mark.server
+def test_servers_do_not_disagree_any_more(tmp_path: Path) -> None:
+    stores = openers(KINDS, tmp_path)
+    found = {name: str(one) for name, told in ONCE_DISAGREED.items() if (one := play(stores, told)) is not None}
+    assert not found, "\n".join(f"{name}: {one}" for name, one in found.items())
+
+
 # the differ itself
 
 
@@ -48,21 +62,14 @@ class ForgetsWhoLeased(MemoryQueueStore):
         return super().lease(request._replace(leased_by=None))
 
 
-class PrunesTooMuch(MemoryQueueStore):
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        return super().prune(queue, state=state, older_than=0.0, dry_run=dry_run)
-
-
-class SettlesTimersInReads(MemoryQueueStore):
-    """What only a look at a moment between a timer and the next claim can tell."""
-
+class ClaimsInPuts(MemoryQueueStore):
     def commit(self, changes: Changes) -> Committed:
         for message in changes.enqueue:
             super().lease(LeaseRequest(message.queue, limit=1, timeout=0.0))
         return super().commit(changes)
 
 
-@pytest.mark.parametrize("faulty", [DropsPriorities, ForgetsWhoLeased, PrunesTooMuch, SettlesTimersInReads])
+@pytest.mark.parametrize("faulty", [DropsPriorities, ForgetsWhoLeased, ClaimsInPuts])
 def test_a_store_that_goes_its_own_way_is_found_and_shown_in_a_few_operations(
     faulty: Callable[..., QueueStore],
 ) -> None:

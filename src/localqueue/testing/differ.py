@@ -102,7 +102,7 @@ def shrink(openers: Openers, found: Disagreement) -> Disagreement:
     best = play(pair, found.operations)
     if best is None:  # these two do not disagree by themselves
         return found
-    best = _simplified(pair, _shortened(pair, best))
+    best = _shortened(pair, _simplified(pair, _shortened(pair, best)))
     return play(openers, best.operations) or best
 
 

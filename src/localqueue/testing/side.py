@@ -63,12 +63,14 @@ class Side:
             ids, at = ([result[0]], result[1]) if operation.verb == "put_one" else result
             for label, message_id in zip(operation.labels, ids, strict=True):
                 self._know(label, message_id)
+            if operation.options.get("records"):
+                self._note_versions()
             return at
         if operation.verb == "lease":
             return {"leased": plain(result, self._labels)}
         if operation.verb == "commit":
             names = ("enqueued", "settled", "leased")
-            if arguments[0].records or result.leased:  # a lease shows the record of its message
+            if arguments[0].records:
                 self._note_versions()
             return {name: plain(getattr(result, name), self._labels) for name in names}
         return plain(result, self._labels)

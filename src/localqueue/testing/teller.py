@@ -85,7 +85,7 @@ class Teller:
             self._write_record: 3,
             self._advance: 20,
             self._requeue: 6,
-            self._prune: 3,
+            self._prune: 5,
             self._purge: 1,
             self._cancel_run: 1,
             self._pause: 2,
