@@ -1,0 +1,98 @@
+"""The short ways of the SQLite store do what the engine does: random operations on one that has them and one that has
+none, and the cases that each short way leaves to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.leases import lease
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    LeaseRequest,
+    NewMessage,
+    Payload,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
+from localqueue.stores.sqlite import MemoryQueueStore, fast
+from localqueue.testing import FakeClock
+from localqueue.testing.differ import differ
+from localqueue.testing.steps import put, take
+
+
+class LongWay(MemoryQueueStore):
+    """Everything is decided by the engine."""
+
+    def commit(self, changes: Changes) -> Committed:
+        return self._write(lambda unit: apply(unit, changes))
+
+    def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        ids, at = self.put_batch(queue, [payload], codec)
+        return ids[0], at
+
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        ids = self.mint(len(payloads))
+        new = [NewMessage(one, queue, payload, codec) for one, payload in zip(ids, payloads, strict=True)]
+        return ids, self.commit(Changes(enqueue=new, records=records)).enqueued[0].at
+
+    def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        return self.commit(Changes(settle=[Settle(queue, message_id, "ack", token)], strict=False)).settled[0]
+
+    def lease(self, request: LeaseRequest) -> list[StoredMessage]:
+        return self._write(lambda unit: lease(unit, request, settle_all=True)) or []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_operations_show_no_difference(seed: int) -> None:
+    found = differ({"short": MemoryQueueStore, "long": LongWay}, seed=f"fast {seed}", length=120)
+    assert found is None, found
+
+
+def step(store: MemoryQueueStore, *messages: StoredMessage, **more: object) -> Changes:
+    settles = [Settle("jobs", one.id, "ack", one.attempts) for one in messages]
+    return Changes(settle=settles, lease=LeaseRequest("jobs", len(messages)), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_workers_step_acks_writes_and_leases(count: int) -> None:
+    with MemoryQueueStore(clock=FakeClock()) as store:
+        store.put_batch("jobs", [str(n) for n in range(2 * count)], None)
+        leased = store.lease(LeaseRequest("jobs", count))
+        changes = step(store, *leased, records=[RecordWrite("kind", "key", b"value", 0)])
+        assert fast.is_step(changes)
+        done = store.commit(changes)
+        assert done.settled == [True] * count
+        assert [one.payload for one in done.leased] == [str(n) for n in range(count, 2 * count)]
+        record = store.record("kind", "key")
+        assert record is not None and done.versions == [record.version]
+
+
+def test_a_step_leaves_to_the_engine_what_an_ack_sets_free() -> None:
+    with MemoryQueueStore(clock=FakeClock()) as store:
+        first = put(store, "jobs", ordering_key="k")
+        second = put(store, "jobs", ordering_key="k")
+        dependent = put(store, "later", after=(first,))
+        plain = put(store, "jobs")
+        leased = store.lease(LeaseRequest("jobs", 2))
+        assert [one.id for one in leased] == [first, plain]
+        done = store.commit(step(store, *leased))
+        assert done.settled == [True, True]
+        assert [one.id for one in done.leased] == [second]
+        assert take(store, "later").id == dependent
+        assert store.check().ok
+
+
+def test_a_message_twice_in_one_step_is_acked_once() -> None:
+    with MemoryQueueStore(clock=FakeClock()) as store:
+        store.put_batch("jobs", ["1", "2"], None)
+        one, two = store.lease(LeaseRequest("jobs", 2))
+        changes = step(store, one, two, one)
+        changes.strict = False
+        assert store.commit(changes).settled == [True, True, False]
