@@ -33,6 +33,17 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
         _put("#2"),
         _put("#3", Limit(2, "drop-oldest")),
     ],
+    "drop-oldest finds a lease that ran out on the last attempt": [
+        _put("#1"),
+        _lease(timeout=5.0, max_attempts=1),
+        _pass(10.0),
+        _put("#2", Limit(1, "drop-oldest")),
+    ],
+    "a bounded put finds a life that is over": [
+        _put("#1", ttl=1.0),
+        _pass(10.0),
+        _put("#2", Limit(1)),
+    ],
     "a put on a key whose holder outlived its lease and its life": [
         _put("#1", dedupe_key="d", ttl=2.0),
         _lease(timeout=5.0),

@@ -33,7 +33,8 @@ participants do the work.
 `open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start
 processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
 suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
-the same random steps; it needs Hypothesis.
+the same random steps; it needs Hypothesis. `localqueue.testing.differ` tells several stores the same random operations
+and shows over which they disagree.
 """
 
 import pkgutil

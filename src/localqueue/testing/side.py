@@ -69,7 +69,7 @@ class Side:
         if operation.verb == "lease":
             return {"leased": plain(result, self._labels)}
         if operation.verb == "commit":
-            names = ("enqueued", "settled", "leased")
+            names = ("enqueued", "settled", "leased", "versions")
             if arguments[0].records:
                 self._note_versions()
             return {name: plain(getattr(result, name), self._labels) for name in names}
