@@ -89,6 +89,11 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
             (Changes(enqueue=[NewMessage("#3", "one", "x", dedupe_key="d")], edges=[Edge("#3", "#2")]),),
         ),
     ],
+    "nothing of a run is stored": [
+        _put("#1", dedupe_key="d"),
+        _put("#2", dedupe_key="d", run_id="r"),
+        _put("#3", Limit(1, "drop-newest"), run_id="s"),
+    ],
     "an ack frees what has outlived its time": [
         _put("#1"),
         _put("#2", queue="two", after=("#1",), ttl=1.0),
