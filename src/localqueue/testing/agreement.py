@@ -41,8 +41,8 @@ def messages_agree(store: QueueStore, model: Model) -> None:
 def runs_agree(store: QueueStore, model: Model) -> None:
     for run_id in RUNS:
         run, expected = store.run(run_id), Counter(m.state for m in model.messages.values() if m.run_id == run_id)
+        assert (run is None) == (model.run_total[run_id] == 0), (run_id, run)
         if run is None:
-            assert model.run_total[run_id] == 0
             continue
         assert (run.total, run.done) == (model.run_total[run_id], model.run_done[run_id])
         assert _by_state(run) == {state: expected[state] for state in STATES}
