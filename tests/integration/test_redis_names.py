@@ -11,7 +11,7 @@ import redis
 from localqueue.stores.port import Changes, RecordWrite
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.msgpack import unpack
-from localqueue.stores.redis.names import digest, root
+from localqueue.stores.redis.schema import digest, root
 from localqueue.testing.payloads import STRANGE
 from localqueue.testing.steps import put, take
 from tests.servers import Redis

@@ -15,9 +15,9 @@ from localqueue.errors import (
     QueueStoreVersionError,
 )
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.link import Link
-from localqueue.stores.redis.names import root
-from localqueue.stores.redis.opening import check_server
+from localqueue.stores.redis.connection import Connections
+from localqueue.stores.redis.schema import root
+from localqueue.stores.redis.schema import check_server
 from tests.servers import Redis, free_port
 
 pytestmark = pytest.mark.server

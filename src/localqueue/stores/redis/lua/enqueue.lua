@@ -1,51 +1,25 @@
 -- Enqueueing: capacity, dedupe, dependencies, runs and ordering keys, all inside the inserting call.
+--
+-- A new message has a key, a queue, the rest of its body, and of these what it needs: delay, ttl, dk (dedupe key), ok
+-- (ordering key), rid and run, after, past. `tx.alias` and `tx.dropped` know those of the same commit that were not
+-- stored.
 
 local DUE_A_DROP = 10000
 
--- Reads one new message. `tx.wired` knows those of the same commit that were not stored.
-function L.read_new(read)
-  local new = {key = read.text(), queue = read.text(), rest = read.text(), kind = read.text(), after = {}}
-  if new.kind == 'p' then
-    return new
-  end
-  new.delay, new.ttl, new.dk, new.ok = read.number(), read.number(), read.optional(), read.optional()
-  local run = read.optional()
-  if run then
-    new.rid, new.run = string.sub(run, 1, QUEUE), string.sub(run, QUEUE + 1)
-  end
-  for n = 1, read.number() do
-    new.after[n] = read.text()
-  end
-  if new.kind == 'o' then
-    new.past = L.read_past(read)
-  end
-  return new
-end
+-- What became of a message in one letter: its state when it was stored, the same in upper case when it was diverted.
+local LETTERS = {
+  ready = 'r', delayed = 'd', waiting = 'w', blocked = 'b', dead = 'x', expired = 'e', cancelled = 'c',
+}
+local DUPLICATE, DROPPED = '=', '-'
 
-function L.read_past(read)
-  local past = {
-    created = read.number(), available = read.number(), expires = read.number(), attempts = read.number(),
-    forgiven = read.number(), error = read.optional(), failed = read.number(), ended = read.optional(),
-    ended_at = read.number(), history = {},
-  }
-  for n = 1, read.number() do
-    past.history[n] = {
-      read.number(), read.text(), read.number(), read.number() or false, read.optional() or false,
-      read.optional() or false,
-    }
-  end
-  return past
-end
-
-local function find_duplicate(tx, new, queue, reply)
-  local key = new.dk and call('HGET', L.at(tx, queue) .. 'd', new.dk)
+local function find_duplicate(tx, new, queue, existing)
+  local key = new.dk and L.hget(tx, L.at(tx, queue) .. 'd', new.dk)
   local msg = key and L.current(tx, key)
   if not msg or L.settle_if_outlived(tx, msg) then  -- that frees its key
     return false
   end
   tx.alias[new.key] = key
-  reply[#reply + 1] = 'duplicate'
-  L.show(tx, reply, key)
+  L.show(tx, existing, key)
   return true
 end
 
@@ -57,7 +31,7 @@ end
 function L.oldest_ready(tx, queue)
   local line, level, oldest = L.at(tx, queue) .. 'r', '-inf', nil
   while true do
-    local found = call('ZRANGEBYSCORE', line, level, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local found = L.ask(tx, 'ZRANGEBYSCORE', line, level, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if not found[1] then
       return oldest
     end
@@ -73,27 +47,41 @@ local function drop_oldest(tx, queue)
   local oldest = L.oldest_ready(tx, queue)
   local key = oldest and string.sub(oldest, 9)
   if not key then  -- what counts is blocked behind an inflight message of its key
-    key = call('ZRANGE', L.at(tx, queue) .. 'blocked', 0, 0)[1]
+    key = L.ask(tx, 'ZRANGE', L.at(tx, queue) .. 'blocked', 0, 0)[1]
   end
   local msg = key and L.current(tx, key)
   if msg then
     L.mark_removed(tx, msg, 'dropped')
     L.delete(tx, msg)
     count_dropped(tx, queue)
+    L.loaded(tx, queue, -1)
+  end
+end
+
+-- Messages that count against capacity. They are counted once; until something moves, a commit knows what it adds.
+local function load_of(tx, queue)
+  tx.loads = tx.loads or {}
+  tx.loads[queue] = tx.loads[queue] or L.load(tx, queue)
+  return tx.loads[queue]
+end
+
+function L.loaded(tx, queue, by)
+  local loads = tx.loads
+  if loads and loads[queue] then
+    loads[queue] = loads[queue] + by
   end
 end
 
 -- The run of a new message, made on first use.
 local function join_run(tx, new)
-  if not new.rid then
-    return
-  end
   local run = tx.root .. ':run:' .. new.rid
-  local found = call('HMGET', run, 'name', 'cancelled')
-  if found[2] and not (new.past and new.past.ended) then
+  if not tx.known[run] then
+    L.prefetch(tx, run, {'name', 'cancelled', 'total'})
+  end
+  if L.hget(tx, run, 'cancelled') and not (new.past and new.past.ended) then
     L.refuse('RunCancelled', new.key)
   end
-  if not found[1] then
+  if not L.hget(tx, run, 'name') then
     L.hset(tx, run, 'name', new.run)
     L.hset(tx, tx.root .. ':runs', new.rid, new.run)
   end
@@ -105,7 +93,7 @@ end
 local function options(tx, new)
   local past = new.past
   local kept = {
-    dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay,
+    dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay or 0,
     ttl = new.ttl,
   }
   if past then
@@ -118,105 +106,136 @@ local function options(tx, new)
 end
 
 local function insert(tx, new)
-  if call('HEXISTS', tx.m, new.key) == 1 then
-    L.refuse('IdTaken', new.key)
+  local key, queue, past = new.key, new.queue, new.past
+  if L.hget(tx, tx.m, key) then
+    L.refuse('IdTaken', key)
   end
-  local past = new.past
-  local created = past and past.created or tx.now
-  local body = new.queue .. struct.pack('>d', created) .. new.rest
-  local msg = {key = new.key, queue = new.queue, body = body, attempts = 0, x = {}}
+  local body = queue .. struct.pack('>d', past and past.created or tx.now) .. new.rest
+  local msg = {key = key, queue = queue, body = body, attempts = 0, available = tx.now, state = 'ready', x = {}}
   local x = msg.x
-  L.hset(tx, tx.m, new.key, body)
-  L.zadd(tx, L.at(tx, new.queue) .. 'a', 0, new.key)
-  local kept = tx.journal and new.kind ~= 'p' and options(tx, new)
-  L.enter(tx, 'enqueued', new.queue, new.key, nil, nil, nil, nil, body, kept)
-  if new.kind == 'p' then
-    msg.available, msg.state = tx.now, 'ready'
+  L.hset(tx, tx.m, key, body)
+  L.zadd(tx, L.at(tx, queue) .. 'a', 0, key)
+  if tx.journal then
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body, not new.plain and options(tx, new))
+  end
+  if new.plain then
     L.put_in(tx, msg)
     return msg.state
   end
-  join_run(tx, new)
+  if new.rid then
+    join_run(tx, new)
+  end
   x.dk, x.ok, x.run, x.rid = new.dk, new.ok, new.run, new.rid
-  local waiting = L.wait_for(tx, new)
+  local waiting = new.after and L.wait_for(tx, new) or 0
   if waiting > 0 then
     x.wo = waiting
   end
-  msg.available = past and past.available or tx.now + new.delay
   if past then
-    x.ex = past.expires
-  elseif new.ttl then
-    x.ex = tx.now + new.ttl
-  end
-  if past then
-    msg.attempts, x.er, x.fa = past.attempts, past.error, past.failed
+    msg.available, msg.attempts = past.available, past.attempts
+    x.ex, x.er, x.fa = past.expires, past.error, past.failed
     x.fo = past.forgiven > 0 and past.forgiven or nil
     x.hi = #past.history > 0 and past.history or nil
+  else
+    msg.available = tx.now + (new.delay or 0)
+    x.ex = new.ttl and tx.now + new.ttl
   end
-  msg.state = past and past.ended
-    or L.landing(tx, msg.available, x.ex, waiting, L.key_busy(tx, new.queue, new.ok))
+  msg.state = past and past.ended or L.landing(tx, msg.available, x.ex, waiting, L.key_busy(tx, queue, new.ok))
   x.st, x.at, x.av = msg.state, msg.attempts, msg.available
   if past and past.ended then
     x.en = past.ended_at
     local notes = tx.notes
     tx.notes = nil  -- that it ended is no news to whoever brings it
-    L.enter(tx, ENDINGS[msg.state], new.queue, new.key, msg.attempts, nil, nil, x.er)
+    L.enter(tx, ENDINGS[msg.state], queue, key, msg.attempts, nil, nil, x.er)
     tx.notes = notes
   elseif ENDINGS[msg.state] then
     x.en = tx.now
-    L.enter(tx, ENDINGS[msg.state], new.queue, new.key, msg.attempts)
+    L.enter(tx, ENDINGS[msg.state], queue, key, msg.attempts)
   end
   L.save(tx, msg)
   L.put_in(tx, msg)
   return msg.state
 end
 
-local function enqueue_one(tx, new, limit, reply)
+local function store(tx, new)
+  local state = insert(tx, new)
+  if state == 'ready' or state == 'blocked' then
+    L.loaded(tx, new.queue, 1)
+  end
+  return LETTERS[state]
+end
+
+-- The letter of what became of one message; a duplicate is shown in `existing`.
+local function enqueue_one(tx, new, limit, existing)
   if not (new.past and new.past.ended) then
-    if find_duplicate(tx, new, new.queue, reply) then
-      return
+    if find_duplicate(tx, new, new.queue, existing) then
+      return DUPLICATE
     end
-    if limit and limit.spill and find_duplicate(tx, new, limit.spill, reply) then
-      return
+    if limit and limit.spill and find_duplicate(tx, new, limit.spill, existing) then
+      return DUPLICATE
     end
-    if limit and limit.maxsize > 0 and L.load(tx, new.queue) >= limit.maxsize then
+    if limit and limit.maxsize > 0 and load_of(tx, new.queue) >= limit.maxsize then
       if limit.overflow == 'reject' then
         L.refuse('QueueFull', new.key)
       elseif limit.overflow == 'drop-newest' then
         count_dropped(tx, new.queue)
         tx.dropped[new.key] = true
-        reply[#reply + 1] = 'dropped'
-        return
+        return DROPPED
       elseif limit.overflow == 'drop-oldest' then
         drop_oldest(tx, new.queue)
       else
         new.queue = limit.spill
-        reply[#reply + 1] = 'diverted'
-        reply[#reply + 1] = insert(tx, new)
-        return
+        return string.upper(store(tx, new))
       end
     end
   end
-  reply[#reply + 1] = 'stored'
-  reply[#reply + 1] = insert(tx, new)
+  return store(tx, new)
 end
 
--- Applies the conditions and new messages of a commit; what became of each message.
-function L.enqueue(tx, read)
-  tx.alias, tx.dropped = {}, {}
-  for _ = 1, read.number() do
-    local topic, version = read.text(), read.text()
-    if (call('HGET', L.at(tx, topic) .. 'q', 'subs') or '0') ~= version then
-      L.refuse('SubscriptionsChanged', topic)
+-- Looks up in a few commands what the messages of a batch will ask for one by one.
+local function look_ahead(tx, messages, limits)
+  local fields = {[tx.m] = {}}
+  local function want(key, field)
+    local of = fields[key] or {}
+    fields[key] = of
+    of[#of + 1] = field
+  end
+  for _, new in ipairs(messages) do
+    want(tx.m, new.key)
+    local q = L.at(tx, new.queue)
+    if new.dk then
+      want(q .. 'd', new.dk)
+      local spill = limits[new.queue] and limits[new.queue].spill
+      if spill then
+        want(L.at(tx, spill) .. 'd', new.dk)
+      end
+    end
+    if new.ok then
+      want(q .. 'o', new.ok)
+    end
+    if new.after then
+      for _, upstream in ipairs(new.after) do
+        want(tx.m, upstream)
+        want(tx.x, upstream)
+      end
     end
   end
-  local limits = {}
-  for _ = 1, read.number() do
-    limits[read.text()] = {maxsize = read.number(), overflow = read.text(), spill = read.optional()}
+  for key, wanted in pairs(fields) do
+    L.prefetch(tx, key, wanted)
   end
-  local reply = {}
-  for _ = 1, read.number() do
-    local new = L.read_new(read)
-    enqueue_one(tx, new, limits[new.queue], reply)
+end
+
+-- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals.
+function L.enqueue(tx, topics, limits, messages)
+  tx.alias, tx.dropped = {}, {}
+  for _, topic in ipairs(topics) do
+    if (call('HGET', L.at(tx, topic[1]) .. 'q', 'subs') or '0') ~= topic[2] then
+      L.refuse('SubscriptionsChanged', topic[1])
+    end
   end
-  return reply
+  look_ahead(tx, messages, limits)
+  local letters, existing = {}, {}
+  for n, new in ipairs(messages) do
+    letters[n] = enqueue_one(tx, new, limits[new.queue], existing)
+  end
+  return {table.concat(letters), existing}
 end

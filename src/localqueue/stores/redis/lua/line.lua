@@ -59,6 +59,7 @@ end
 -- Puts a message into another state than inflight, ending its lease.
 function L.move(tx, msg, state, available, expires, err)
   local ends, was_ended, held = ENDINGS[state], ENDINGS[msg.state], L.holds_key(msg)
+  tx.loads = nil
   if ends and not was_ended and msg.said ~= ends then
     L.enter(tx, ends, msg.queue, msg.key, msg.attempts, nil, nil, err or (state == 'dead' and msg.x.er or nil))
   end
@@ -91,7 +92,7 @@ function L.landing(tx, available, expires, waiting, busy)
 end
 
 function L.key_busy(tx, queue, ordering)
-  return ordering ~= nil and call('HEXISTS', L.at(tx, queue) .. 'o', ordering) == 1
+  return ordering ~= nil and L.hget(tx, L.at(tx, queue) .. 'o', ordering) ~= false
 end
 
 -- Returns a message to delivery: ready, or whatever stands in its way.
@@ -104,7 +105,7 @@ end
 function L.free_key(tx, queue, ordering)
   local blocked, from = L.at(tx, queue) .. 'b', L.prefix(ordering)
   while true do
-    local first = call('ZRANGEBYLEX', blocked, '[' .. from, '(' .. from .. string.rep('\255', 9), 'LIMIT', 0, 1)[1]
+    local first = L.behind(tx, blocked, from, 1)[1]
     local msg = first and L.current(tx, string.sub(first, -8))
     if not msg then
       return
@@ -122,7 +123,7 @@ end
 
 -- Forgets whom a message waits for.
 function L.cut(tx, key)
-  local waits = call('ZRANGEBYLEX', tx.root .. ':dn', '[' .. key, '(' .. key .. string.rep('\255', 9))
+  local waits = L.behind(tx, tx.root .. ':dn', key)
   for _, edge in ipairs(waits) do
     L.zrem(tx, tx.root .. ':dn', edge)
     L.zrem(tx, tx.root .. ':up', string.sub(edge, 9) .. key)

@@ -37,19 +37,18 @@ function L.extras(tx, keys)
 end
 
 function L.current(tx, key)
-  local body = call('HGET', tx.m, key)
+  local body = L.hget(tx, tx.m, key)
   if not body then
     return nil
   end
-  return L.message(key, body, call('HGET', tx.x, key), call('HGET', tx.l, key))
+  return L.message(key, body, L.hget(tx, tx.x, key), L.hget(tx, tx.l, key))
 end
 
 -- What Python makes a message of: four values.
 function L.show(tx, reply, key)
-  reply[#reply + 1] = key
-  reply[#reply + 1] = call('HGET', tx.m, key)
-  reply[#reply + 1] = call('HGET', tx.x, key)
-  reply[#reply + 1] = call('HGET', tx.l, key)
+  local at = #reply
+  reply[at + 1], reply[at + 2] = key, L.hget(tx, tx.m, key)
+  reply[at + 3], reply[at + 4] = L.hget(tx, tx.x, key), L.hget(tx, tx.l, key)
 end
 
 function L.show_all(tx, reply, keys)

@@ -1,29 +1,22 @@
--- Records. A version is never used again, so a stale `expect` can not match by chance. `expect` is '' for any version
--- and eight zero bytes for absence.
+-- Records. A write has a field (its kind and key), a value unless it deletes, a new version, and perhaps the version it
+-- expects: eight zero bytes for absence. A version is never used again, so a stale one can not match by chance.
 
 local ABSENT = '\0\0\0\0\0\0\0\0'
 
-function L.read_records(read)
-  local writes = {}
-  for n = 1, read.number() do
-    local kind, key = L.prefix(read.text()), read.text()
-    writes[n] = {
-      field = kind .. key, value = read.optional(), version = read.text(), expect = read.text(),
-    }
-  end
-  return writes
-end
-
 -- Refuses writes whose record is not in the version they expect, counting those before them; changes nothing.
 function L.check_records(tx, writes)
-  local known = {}
+  local known, fields = {}, {}
+  for n, write in ipairs(writes) do
+    fields[n] = write.field
+  end
+  L.prefetch(tx, tx.root .. ':rec', fields)
   for n, write in ipairs(writes) do
     local version = known[write.field]
     if not version then
-      local found = call('HGET', tx.root .. ':rec', write.field)
+      local found = L.hget(tx, tx.root .. ':rec', write.field)
       version = found and string.sub(found, 1, 8) or ABSENT
     end
-    if write.expect ~= '' and write.expect ~= version then
+    if write.expect and write.expect ~= version then
       L.refuse('RecordConflict', n, version)
     end
     known[write.field] = write.value and write.version or ABSENT

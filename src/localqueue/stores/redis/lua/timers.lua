@@ -43,11 +43,11 @@ end
 -- Moves up to `limit` due messages of each kind on. Whether none is left, and whether all that are left are leases.
 function L.settle_due(tx, queue, max_attempts, limit)
   local q = L.at(tx, queue)
-  local leases = call('ZRANGEBYSCORE', q .. 'i', '-inf', tx.now, 'LIMIT', 0, limit)
+  local leases = L.ask(tx, 'ZRANGEBYSCORE', q .. 'i', '-inf', tx.now, 'LIMIT', 0, limit)
   for n = 1, #leases do
     L.fall(tx, leases[n], max_attempts)
   end
-  local due = call('ZRANGEBYSCORE', q .. 't', '-inf', tx.now, 'LIMIT', 0, limit)
+  local due = L.ask(tx, 'ZRANGEBYSCORE', q .. 't', '-inf', tx.now, 'LIMIT', 0, limit)
   for n = 1, #due do
     L.fall(tx, due[n], max_attempts)
   end

@@ -27,43 +27,33 @@ local function put(keys, args)
   return L.text(now)
 end
 
--- Arguments: time, flags, queue, all messages in one text, rest of each body.
-function L.put_many(tx, queue, keys, args, from)
-  local count, head, place = #keys / 8, queue .. struct.pack('>d', tx.now), L.place(tx.now)
+-- Plain messages of one queue, and records with them. Everything that could be refused is looked at first.
+local function put_batch(tx, args)
+  local queue, keys, records = args.queue, args.keys, args.records
+  local head, place = queue .. struct.pack('>d', tx.now), L.place(tx.now)
   local names, bodies, line, all = {}, {}, {}, {}
-  for n = 1, count do
-    local key = string.sub(keys, n * 8 - 7, n * 8)
-    local body = head .. args[from + n]
+  for n, rest in ipairs(args.bodies) do
+    local key, body = string.sub(keys, n * 8 - 7, n * 8), head .. rest
     names[n] = key
     bodies[n * 2 - 1], bodies[n * 2] = key, body
     line[n * 2 - 1], line[n * 2] = 0, place .. key
     all[n * 2 - 1], all[n * 2] = 0, key
-    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
+    if tx.journal then
+      L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
+    end
   end
   for _, taken in ipairs(L.fetch(tx.m, names)) do
     if taken then
       L.refuse('IdTaken', '')
     end
   end
+  L.check_records(tx, records)
   local q = L.at(tx, queue)
   L.many('HSET', tx.m, bodies)
   L.many('ZADD', q .. 'r', line)
   L.many('ZADD', q .. 'a', all)
   L.came(tx, queue)
-end
-
--- Behind the bodies there may be records. Everything that could be refused is looked at before anything is written.
-local function put_batch(keys, args)
-  return L.writing(function(tx)
-    local behind, writes = 5 + #args[4] / 8, {}
-    if behind < #args then
-      writes = L.read_records(L.reader(args, behind))
-      L.check_records(tx, writes)
-    end
-    L.put_many(tx, args[3], args[4], args, 4)
-    L.write_records(tx, writes)
-    return true
-  end)(keys, args)
+  L.write_records(tx, records)
 end
 
 -- Arguments: time, queue, message, token.
@@ -81,7 +71,7 @@ local function ack(keys, args)
   end
   if meta[3] == '1' or call('HEXISTS', root .. ':x', key) == 1 then
     local tx = L.open(keys, args)
-    local _, good = L.check_acks(tx, {queue}, {key}, {tonumber(args[4])}, false)
+    local _, good = L.check_acks(tx, {{queue, key, tonumber(args[4])}}, false)
     L.ack_all(tx, good)
     L.finish(tx)
     return 1
@@ -95,38 +85,31 @@ local function ack(keys, args)
 end
 
 -- A worker's step: acks with tokens, records, and the next lease. Everything that could be refused is looked at first.
-local function step(tx, read)
-  local strict, count = read.text() == '1', read.number()
-  local queues, keys, tokens = {}, {}, {}
-  for n = 1, count do
-    queues[n], keys[n], tokens[n] = read.text(), read.text(), read.number()
-  end
-  local writes = L.read_records(read)
-  local settled, good = L.check_acks(tx, queues, keys, tokens, strict)
-  L.check_records(tx, writes)
+local function step(tx, args)
+  local settled, good = L.check_acks(tx, args.acks, args.strict)
+  L.check_records(tx, args.records)
   L.ack_all(tx, good)
-  L.write_records(tx, writes)
-  local request = read.text() == '1' and L.read_lease(read)
-  return {settled, request and (L.lease(tx, request, true)) or {}}
+  L.write_records(tx, args.records)
+  return {settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
 end
 
-local function lease(tx, read)
-  local reply, again = L.lease(tx, L.read_lease(read), false)
+local function lease(tx, args)
+  local reply, again = L.lease(tx, args, false)
   return {reply, again and 1 or 0}
 end
 
 -- Any commit, in the order of the port. Only what comes before the lease can be refused.
-local function commit(tx, read)
-  local strict = read.text() == '1'
-  local enqueued = L.enqueue(tx, read)
-  L.add_edges(tx, read)
-  local settled = L.settle(tx, read, strict)
-  local writes = L.read_records(read)
-  L.check_records(tx, writes)
-  L.write_records(tx, writes)
-  tx.undo = nil  -- nothing can be refused any more
-  local request = read.text() == '1' and L.read_lease(read)
-  return {enqueued, settled, request and (L.lease(tx, request, true)) or {}}
+local function commit(tx, args)
+  if #args.enqueue + #args.edges > 0 or #args.settle + #args.records > 1 then
+    tx.undo = {}
+  end
+  local enqueued = L.enqueue(tx, args.topics, args.limits, args.enqueue)
+  L.add_edges(tx, args.edges)
+  local settled = L.settle(tx, args.settle, args.strict)
+  L.check_records(tx, args.records)
+  L.write_records(tx, args.records)
+  L.flush(tx, true)
+  return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
 end
 
 -- Opens a namespace, making it on first use. Arguments: its name, a secret for a new one.
@@ -134,9 +117,5 @@ local function namespace(keys, args)
   if call('EXISTS', keys[1]) == 0 then
     call('HSET', keys[1], 'version', VERSION, 'name', args[1], 'secret', args[2])
   end
-  return call('HMGET', keys[1], 'version', 'name', 'secret')
-end
-
-local function opened(keys)
   return call('HMGET', keys[1], 'version', 'name', 'secret')
 end

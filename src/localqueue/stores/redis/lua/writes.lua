@@ -1,0 +1,162 @@
+-- Changes of single fields and members are noted in the call's context and written together: before somebody looks at
+-- a whole key that has some (`L.ask`), and when the call is done. Who asks for one field sees what is noted.
+--
+-- A call that may still be refused has an undo log: what it writes before its end is logged with what was there, and a
+-- refusal plays it back.
+
+local function note(tx, notes, key, field, value)
+  local of = notes[key]
+  if not of then
+    of = {}
+    notes[key] = of
+  end
+  of[field] = value
+  tx.noted = true
+end
+
+function L.hset(tx, key, field, value)
+  note(tx, tx.hashes, key, field, value)
+end
+
+function L.hdel(tx, key, field)
+  note(tx, tx.hashes, key, field, false)
+end
+
+function L.zadd(tx, key, score, member)
+  note(tx, tx.sets, key, member, score)
+end
+
+function L.zrem(tx, key, member)
+  note(tx, tx.sets, key, member, false)
+end
+
+function L.hget(tx, key, field)
+  local of, value = tx.hashes[key], nil
+  if of then
+    value = of[field]
+  end
+  if value == nil then
+    of = tx.known[key]
+    if of then
+      value = of[field]
+    end
+  end
+  if value == nil then
+    return call('HGET', key, field)
+  end
+  return value
+end
+
+function L.hincr(tx, key, field, by)
+  L.hset(tx, key, field, tonumber(L.hget(tx, key, field) or 0) + by)
+end
+
+function L.zscore(tx, key, member)
+  local of = tx.sets[key]
+  local score = of and of[member]
+  if score == nil then
+    return call('ZSCORE', key, member)
+  end
+  return score
+end
+
+-- Looks many fields up in one go, for those who will ask for them one by one.
+function L.prefetch(tx, key, fields)
+  local of = tx.known[key] or {}
+  for n, value in ipairs(L.fetch(key, fields)) do
+    of[fields[n]] = value
+  end
+  tx.known[key] = of
+end
+
+-- Calls a command that looks at more of a key than one field.
+function L.ask(tx, command, key, ...)
+  if tx.hashes[key] or tx.sets[key] then
+    L.flush(tx)
+  end
+  return call(command, key, ...)
+end
+
+-- Notes as arguments: what is to be set, as pairs, and what is to be removed.
+local function sorted_out(notes, score_first)
+  local set, gone, n = {}, {}, 0
+  for field, value in pairs(notes) do
+    if value then
+      set[n + 1], set[n + 2] = score_first and value or field, score_first and field or value
+      n = n + 2
+    else
+      gone[#gone + 1] = field
+    end
+  end
+  return set, gone
+end
+
+-- What would restore the fields that are noted.
+local function log(tx, key, notes, is_set)
+  local fields, before = {}, {}
+  for field in pairs(notes) do
+    fields[#fields + 1] = field
+  end
+  for n, value in ipairs(L.fetch(key, fields, is_set and 'ZMSCORE' or 'HMGET')) do
+    before[fields[n]] = value
+  end
+  local set, gone = sorted_out(before, is_set)
+  tx.undo[#tx.undo + 1] = {is_set and 'ZADD' or 'HSET', key, set}
+  tx.undo[#tx.undo + 1] = {is_set and 'ZREM' or 'HDEL', key, gone}
+end
+
+local function check_type(key, expected)
+  local found = call('TYPE', key).ok
+  if found ~= expected and found ~= 'none' then
+    error('WRONGTYPE ' .. key .. ' holds a ' .. found .. ', which is not ours')
+  end
+end
+
+-- Writes what is noted. With an undo log nothing is written where something could fail halfway; `last` says that
+-- nothing will be refused any more.
+function L.flush(tx, last)
+  if tx.noted then
+    local hashes, sets = tx.hashes, tx.sets
+    if tx.undo then
+      for key in pairs(hashes) do
+        check_type(key, 'hash')
+      end
+      for key in pairs(sets) do
+        check_type(key, 'zset')
+      end
+    end
+    for key, notes in pairs(hashes) do
+      if tx.undo and not last then
+        log(tx, key, notes, false)
+      end
+      local set, gone = sorted_out(notes, false)
+      L.many('HSET', key, set)
+      L.many('HDEL', key, gone)
+    end
+    for key, notes in pairs(sets) do
+      if tx.undo and not last then
+        log(tx, key, notes, true)
+      end
+      local set, gone = sorted_out(notes, true)
+      L.many('ZADD', key, set)
+      L.many('ZREM', key, gone)
+    end
+    tx.hashes, tx.sets, tx.known, tx.noted = {}, {}, {}, false
+  end
+  if last then
+    tx.undo = nil
+  end
+end
+
+function L.take_back(tx)
+  local undo = tx.undo or {}
+  for n = #undo, 1, -1 do
+    L.many(unpack(undo[n]))
+  end
+end
+
+-- The members of a set that begin with a prefix and have eight bytes more.
+function L.behind(tx, key, prefix, limit)
+  local last = '(' .. prefix .. string.rep('\255', 9)
+  return L.ask(tx, 'ZRANGEBYLEX', key, '[' .. prefix, last, 'LIMIT', 0, limit or -1)
+end
