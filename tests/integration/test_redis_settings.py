@@ -16,8 +16,7 @@ from localqueue.errors import (
 )
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.connection import Connections
-from localqueue.stores.redis.schema import root
-from localqueue.stores.redis.schema import check_server
+from localqueue.stores.redis.schema import check_server, root
 from tests.servers import Redis, free_port
 
 pytestmark = pytest.mark.server
@@ -207,7 +206,7 @@ def test_a_server_without_functions_is_refused() -> None:
             return b"# Server\r\nredis_version:6.2.14\r\n"
 
     with pytest.raises(QueueStoreError, match=r"6\.2\.14; 7\.0 or newer is needed"):
-        check_server(cast(Link, OldServer()), durability="process", volatile=True)
+        check_server(cast(Connections, OldServer()), durability="process", volatile=True)
 
 
 @pytest.mark.parametrize("url", ["http://localhost/", "redis://localhost:port/0"])

@@ -37,7 +37,7 @@ class Fast(Namespace):
 
     def _put(self, message: NewMessage) -> Committed:
         """A plain message with an id of its own."""
-        key = rows.own_key(self.ids, message.id)
+        key = rows.own_keys(self.ids, (message.id,))
         body = rows.tail(message.payload, message.codec, message.priority, message.headers)
         queue = self._queue(message.queue)
         now = self._raw("put", self._time(), queue, key, body, str(-message.priority).encode())
@@ -52,9 +52,9 @@ class Fast(Namespace):
         while True:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
-            packed = b"".join([key.to_bytes(8) for key in keys])
+            batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
             try:
-                now, _ = self._write("put_batch", queue=name, keys=packed, bodies=bodies, records=writes)
+                now, _ = self._write("put_batch", batch=batch, records=writes)
                 break
             except Refused as refused:
                 if refused.name != "IdTaken":

@@ -6,7 +6,8 @@ Arguments of a function are MessagePack with the names that the function uses; N
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Any
@@ -17,7 +18,7 @@ from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Pay
 from localqueue.stores.redis.schema import digest
 
 with suppress(ImportError):  # a store that is opened without them says what is missing
-    from msgpack import packb, unpackb
+    from msgpack import Packer, packb, unpackb
 
 Digest = Callable[[str], bytes]
 
@@ -198,11 +199,17 @@ def key_of(ids: Mint, message_id: str) -> bytes:
     return b"" if key is None else key.to_bytes(8)
 
 
-def own_key(ids: Mint, message_id: str) -> bytes:
-    key = ids.key_of(message_id)
-    if key is None:
-        raise ValueError(f"{message_id!r} is not an id of this namespace; ids of new messages come from mint()")
-    return key.to_bytes(8)
+def own_keys(ids: Mint, message_ids: Sequence[str]) -> bytes:
+    """The keys of new messages, one behind the other."""
+    keys = ids.keys_of(message_ids)
+    if None in keys:
+        wrong = message_ids[keys.index(None)]
+        raise ValueError(f"{wrong!r} is not an id of this namespace; ids of new messages come from mint()")
+    return packed_keys(keys)
+
+
+def packed_keys(keys: Sequence[Any]) -> bytes:
+    return struct.pack(f">{len(keys)}Q", *keys)
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -232,7 +239,7 @@ def commit(
         "strict": changes.strict,
         "topics": [(queue(topic), str(version)) for topic, version in changes.topics.items()],
         "limits": {queue(name): _limit(queue, limit) for name, limit in changes.limits.items()},
-        "enqueue": new_messages(ids, queue, in_order),
+        "batch": batch(ids, queue, in_order),
         "edges": [(key_of(ids, edge.upstream), key_of(ids, edge.dependent)) for edge in changes.edges],
         "settle": [
             {
@@ -246,33 +253,45 @@ def commit(
     }  # fmt: skip
 
 
-def new_messages(ids: Mint, queue: Digest, messages: Iterable[NewMessage]) -> list[dict[str, Any]]:
-    packed = []
-    for message in messages:
-        (message_id, name, payload, codec, delay, priority, dedupe_key, ordering_key, ttl, headers, run_id, after,
-         past) = message  # fmt: skip
-        new: dict[str, Any] = {
-            "key": own_key(ids, message_id), "queue": queue(name), "rest": tail(payload, codec, priority, headers),
-        }  # fmt: skip
-        packed.append(new)
-        if is_plain(message):
-            new["plain"] = True
-            continue
-        if delay:
-            new["delay"] = delay
-        if dedupe_key is not None:
-            new["dk"] = dedupe_key
-        if ordering_key is not None:
-            new["ok"] = ordering_key
-        if ttl is not None:
-            new["ttl"] = ttl
-        if run_id is not None:
-            new["rid"], new["run"] = digest(run_id), run_id
-        if after:
-            new["after"] = [key_of(ids, one) for one in after]
-        if past is not None:
-            new["past"] = _past(past)
-    return packed
+def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage]) -> dict[str, Any]:
+    """New messages as columns; a column that no message has anything in is None."""
+    names = list(dict.fromkeys([message.queue for message in messages]))
+    numbers = {name: number for number, name in enumerate(names, 1)}
+    runs = _column([message.run_id for message in messages])
+    dedupe = _column([message.dedupe_key for message in messages])
+    ordering = _column([message.ordering_key for message in messages])
+    after = _column([message.after or None for message in messages])
+    past = _column([message.past for message in messages])
+    return {
+        "keys": own_keys(ids, [message.id for message in messages]),
+        "queues": [queue(name) for name in names],
+        "of": None if len(names) <= 1 else [numbers[message.queue] for message in messages],
+        "bodies": [tail(one.payload, one.codec, one.priority, one.headers) for one in messages],
+        "score": _column([-message.priority or None for message in messages]),
+        "delay": _column([message.delay or None for message in messages]),
+        "ttl": _column([message.ttl for message in messages]),
+        "dk": dedupe,
+        "ok": ordering,
+        "x": _extras(dedupe, ordering),
+        "run": runs,
+        "rid": runs and [run and digest(run) for run in runs],
+        "after": after and [one and [key_of(ids, upstream) for upstream in one] for one in after],
+        "past": past and [one and _past(one) for one in past],
+    }
+
+
+def _extras(dedupe: list[str | None] | None, ordering: list[str | None] | None) -> list[bytes] | None:
+    """What there is more to messages that land ready at once, as Lua would pack it."""
+    pack = Packer(use_bin_type=False).pack
+    if dedupe is None:
+        return ordering and [pack({"ok": one}) for one in ordering]
+    if ordering is None:
+        return [pack({"dk": one}) for one in dedupe]
+    return [pack({"dk": one, "ok": other}) for one, other in zip(dedupe, ordering, strict=True)]
+
+
+def _column(values: list[Any]) -> list[Any] | None:
+    return None if values.count(None) == len(values) else values
 
 
 def _past(past: StoredMessage) -> dict[str, Any]:

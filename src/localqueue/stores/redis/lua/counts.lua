@@ -29,7 +29,7 @@ function L.counts(tx, queue)
   for n = 1, #due do
     local x = cmsgpack.unpack(extras[n])
     if x.ex and x.ex <= tx.now then
-      recount(kept, x.st, 'expired')
+      recount(kept, x.st or 'ready', 'expired')
     elseif x.st == 'delayed' then
       recount(kept, x.st, 'ready')
     end

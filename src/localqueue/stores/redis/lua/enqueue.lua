@@ -1,16 +1,22 @@
 -- Enqueueing: capacity, dedupe, dependencies, runs and ordering keys, all inside the inserting call.
 --
--- A new message has a key, a queue, the rest of its body, and of these what it needs: delay, ttl, dk (dedupe key), ok
--- (ordering key), rid and run, after, past. `tx.alias` and `tx.dropped` know those of the same commit that were not
--- stored.
+-- The messages of a commit come as columns: keys in one text, queues and which of them each is for, the rest of each
+-- body, and of these the columns that somebody needs: delay, ttl, dk (dedupe key), ok (ordering key), rid and run, after,
+-- past. What most batches are is decided and written as a whole (batch.lua), everything else one by one, here.
+-- `tx.alias` and `tx.dropped` know those of the same commit that were not stored.
 
 local DUE_A_DROP = 10000
+local OPTIONS = {'delay', 'ttl', 'dk', 'ok', 'rid', 'run', 'after', 'past'}
 
 -- What became of a message in one letter: its state when it was stored, the same in upper case when it was diverted.
 local LETTERS = {
   ready = 'r', delayed = 'd', waiting = 'w', blocked = 'b', dead = 'x', expired = 'e', cancelled = 'c',
 }
 local DUPLICATE, DROPPED = '=', '-'
+
+function L.queue_of(batch, n)
+  return batch.queues[batch.of and batch.of[n] or 1]
+end
 
 local function find_duplicate(tx, new, queue, existing)
   local key = new.dk and L.hget(tx, L.at(tx, queue) .. 'd', new.dk)
@@ -90,7 +96,7 @@ local function join_run(tx, new)
 end
 
 -- What the journal keeps of a message beside its body: keys, run, and times that count from now.
-local function options(tx, new)
+function L.kept_options(tx, new)
   local past = new.past
   local kept = {
     dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay or 0,
@@ -116,7 +122,7 @@ local function insert(tx, new)
   L.hset(tx, tx.m, key, body)
   L.zadd(tx, L.at(tx, queue) .. 'a', 0, key)
   if tx.journal then
-    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body, not new.plain and options(tx, new))
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body, not new.plain and L.kept_options(tx, new))
   end
   if new.plain then
     L.put_in(tx, msg)
@@ -191,51 +197,34 @@ local function enqueue_one(tx, new, limit, existing)
   return store(tx, new)
 end
 
--- Looks up in a few commands what the messages of a batch will ask for one by one.
-local function look_ahead(tx, messages, limits)
-  local fields = {[tx.m] = {}}
-  local function want(key, field)
-    local of = fields[key] or {}
-    fields[key] = of
-    of[#of + 1] = field
+-- The n-th message of a batch.
+function L.row(batch, n)
+  local new = {key = string.sub(batch.keys, n * 8 - 7, n * 8), queue = L.queue_of(batch, n), rest = batch.bodies[n]}
+  new.plain = true
+  for _, name in ipairs(OPTIONS) do
+    local column = batch[name]
+    new[name] = column and column[n]
+    new.plain = new.plain and new[name] == nil
   end
-  for _, new in ipairs(messages) do
-    want(tx.m, new.key)
-    local q = L.at(tx, new.queue)
-    if new.dk then
-      want(q .. 'd', new.dk)
-      local spill = limits[new.queue] and limits[new.queue].spill
-      if spill then
-        want(L.at(tx, spill) .. 'd', new.dk)
-      end
-    end
-    if new.ok then
-      want(q .. 'o', new.ok)
-    end
-    if new.after then
-      for _, upstream in ipairs(new.after) do
-        want(tx.m, upstream)
-        want(tx.x, upstream)
-      end
-    end
-  end
-  for key, wanted in pairs(fields) do
-    L.prefetch(tx, key, wanted)
-  end
+  return new
 end
 
--- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals.
-function L.enqueue(tx, topics, limits, messages)
+-- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals. With
+-- `last`, nothing that comes behind them can be refused.
+function L.enqueue(tx, topics, limits, batch, last)
   tx.alias, tx.dropped = {}, {}
   for _, topic in ipairs(topics) do
     if (call('HGET', L.at(tx, topic[1]) .. 'q', 'subs') or '0') ~= topic[2] then
       L.refuse('SubscriptionsChanged', topic[1])
     end
   end
-  look_ahead(tx, messages, limits)
-  local letters, existing = {}, {}
-  for n, new in ipairs(messages) do
-    letters[n] = enqueue_one(tx, new, limits[new.queue], existing)
+  local letters, existing = L.enqueue_all(tx, batch, limits, last)
+  if not letters then
+    letters, existing = {}, {}
+    for n = 1, #batch.bodies do
+      local new = L.row(batch, n)
+      letters[n] = enqueue_one(tx, new, limits[new.queue], existing)
+    end
   end
   return {table.concat(letters), existing}
 end

@@ -27,33 +27,13 @@ local function put(keys, args)
   return L.text(now)
 end
 
--- Plain messages of one queue, and records with them. Everything that could be refused is looked at first.
+-- Plain messages of one queue, and records with them.
 local function put_batch(tx, args)
-  local queue, keys, records = args.queue, args.keys, args.records
-  local head, place = queue .. struct.pack('>d', tx.now), L.place(tx.now)
-  local names, bodies, line, all = {}, {}, {}, {}
-  for n, rest in ipairs(args.bodies) do
-    local key, body = string.sub(keys, n * 8 - 7, n * 8), head .. rest
-    names[n] = key
-    bodies[n * 2 - 1], bodies[n * 2] = key, body
-    line[n * 2 - 1], line[n * 2] = 0, place .. key
-    all[n * 2 - 1], all[n * 2] = 0, key
-    if tx.journal then
-      L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
-    end
+  L.check_records(tx, args.records)
+  if not L.enqueue_all(tx, args.batch, {}, true) then
+    L.refuse('IdTaken', '')
   end
-  for _, taken in ipairs(L.fetch(tx.m, names)) do
-    if taken then
-      L.refuse('IdTaken', '')
-    end
-  end
-  L.check_records(tx, records)
-  local q = L.at(tx, queue)
-  L.many('HSET', tx.m, bodies)
-  L.many('ZADD', q .. 'r', line)
-  L.many('ZADD', q .. 'a', all)
-  L.came(tx, queue)
-  L.write_records(tx, records)
+  L.write_records(tx, args.records)
 end
 
 -- Arguments: time, queue, message, token.
@@ -100,10 +80,11 @@ end
 
 -- Any commit, in the order of the port. Only what comes before the lease can be refused.
 local function commit(tx, args)
-  if #args.enqueue + #args.edges > 0 or #args.settle + #args.records > 1 then
+  local changes = #args.edges + #args.settle + #args.records
+  if #args.batch.bodies > 0 or changes > 1 then
     tx.undo = {}
   end
-  local enqueued = L.enqueue(tx, args.topics, args.limits, args.enqueue)
+  local enqueued = L.enqueue(tx, args.topics, args.limits, args.batch, changes == 0)
   L.add_edges(tx, args.edges)
   local settled = L.settle(tx, args.settle, args.strict)
   L.check_records(tx, args.records)

@@ -82,7 +82,7 @@ function L.run(tx, args)
   local counts, keys = {}, call('ZRANGE', run .. ':m', 0, -1)
   local extras, leases = L.fetch(tx.x, keys), L.fetch(tx.l, keys)
   for n = 1, #keys do
-    local state = leases[n] and 'inflight' or cmsgpack.unpack(extras[n]).st
+    local state = leases[n] and 'inflight' or cmsgpack.unpack(extras[n]).st or 'ready'
     counts[state] = (counts[state] or 0) + 1
   end
   local reply = {tonumber(meta[1]), tonumber(meta[2] or '0')}

@@ -54,10 +54,14 @@ function L.settle_due(tx, queue, max_attempts, limit)
   return #leases < limit and #due < limit, #due < limit
 end
 
--- Whether the time to live of a message that nobody is working on is over; then it has left delivery.
+-- Whether the time to live of a message that nobody is working on is over.
+function L.has_outlived(tx, msg)
+  return msg.x.ex ~= nil and msg.x.ex <= tx.now and L.is_due(tx, msg)
+end
+
+-- The same; then it has left delivery.
 function L.settle_if_outlived(tx, msg)
-  local expires = msg.x.ex
-  if not expires or expires > tx.now or not L.is_due(tx, msg) then
+  if not L.has_outlived(tx, msg) then
     return false
   end
   L.fall(tx, msg.key, nil)

@@ -148,6 +148,24 @@ function L.flush(tx, last)
   end
 end
 
+-- Writes what was not there before: lists of a command, a key and pairs.
+function L.add_all(tx, writes, last)
+  for _, write in ipairs(writes) do
+    check_type(write[2], write[1] == 'HSET' and 'hash' or 'zset')
+  end
+  for _, write in ipairs(writes) do
+    local command, key, pairs_of = unpack(write)
+    if tx.undo and not last then
+      local added = {}
+      for n = command == 'HSET' and 1 or 2, #pairs_of, 2 do
+        added[#added + 1] = pairs_of[n]
+      end
+      tx.undo[#tx.undo + 1] = {command == 'HSET' and 'HDEL' or 'ZREM', key, added}
+    end
+    L.many(command, key, pairs_of)
+  end
+end
+
 function L.take_back(tx)
   local undo = tx.undo or {}
   for n = #undo, 1, -1 do
