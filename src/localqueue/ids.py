@@ -78,7 +78,7 @@ class Mint:
         except (ValueError, TypeError, struct.error):
             halves = ()
         keys, secret = halves[::2], self._secret
-        genuine = all([key * secret & _MASK == check for key, check in zip(keys, halves[1::2], strict=True)])
+        genuine = all(key * secret & _MASK == check for key, check in zip(keys, halves[1::2], strict=True))
         if keys and genuine and min(keys) > 0 and max(keys) < _LARGEST:
             return keys
         return [self.key_of(one) for one in message_ids]

@@ -202,7 +202,7 @@ def test_a_server_without_functions_is_refused() -> None:
     class OldServer:
         shown = "redis://old"
 
-        def command(self, *parts: bytes) -> bytes:
+        def ask(self, *command: bytes, again: bool) -> bytes:
             return b"# Server\r\nredis_version:6.2.14\r\n"
 
     with pytest.raises(QueueStoreError, match=r"6\.2\.14; 7\.0 or newer is needed"):
