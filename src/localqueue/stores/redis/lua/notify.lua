@@ -73,7 +73,7 @@ function L.look(tx, args)
       if call('ZCARD', q .. 'r') > 0 then
         return {1, false}
       end
-      for _, timers in ipairs({'i', 't'}) do
+      for _, timers in ipairs(TIMERS) do
         local due = tonumber(call('ZRANGE', q .. timers, 0, 0, 'WITHSCORES')[2])
         if due and due <= tx.now then
           return {1, false}
