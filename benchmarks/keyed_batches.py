@@ -1,4 +1,4 @@
-"""What options cost a batch: plain messages, and the same with dedupe keys, ordering keys and so on, in one commit each.
+"""What options cost a batch: plain messages, and the same with dedupe keys, ordering keys and so on, a commit each.
 
 python benchmarks/keyed_batches.py sqlite:////tmp/x.db [--size 10000] [--rounds 5] [--only dedupe,ordering]
 python benchmarks/keyed_batches.py postgres|redis|mongodb     on a private server, started for this
