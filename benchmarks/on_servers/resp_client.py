@@ -15,7 +15,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,9 +48,8 @@ class Wire:
     def can_read(self, timeout: float) -> bool:
         return bool(self._poll.poll(timeout * 1000))
 
-    def send_command(self, *command: bytes, check_health: bool) -> None:
-        parts = [b"$%d\r\n%b\r\n" % (len(part), part) for part in command]
-        self._socket.sendall(b"*%d\r\n" % len(parts) + b"".join(parts))
+    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None:
+        self._socket.sendall(b"".join(command))
 
     def read_response(self) -> Any:
         line = self._answers.readline()

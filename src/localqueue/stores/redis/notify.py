@@ -14,7 +14,7 @@ from typing import Any
 from localqueue.stores import rules
 from localqueue.stores.listener import Listener
 from localqueue.stores.port import Waiter
-from localqueue.stores.redis.connection import Connections
+from localqueue.stores.redis.connection import Connections, send
 from localqueue.stores.redis.reads import Reads
 from localqueue.stores.redis.schema import digest
 from localqueue.stores.wake import StoreWaiter, Wake
@@ -75,7 +75,7 @@ class RedisListener(Listener):
 
     def _send(self, *command: bytes) -> None:
         with self._speaking:
-            self._connection.send_command(*command, check_health=False)
+            send(self._connection, *command)
 
     def _until_confirmed(self, kind: bytes, pending: set[bytes]) -> None:
         """Read on until the server has confirmed all of these."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from struct import Struct
@@ -18,7 +19,7 @@ from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Pay
 from localqueue.stores.redis.schema import digest
 
 with suppress(ImportError):  # a store that is opened without them says what is missing
-    from msgpack import Packer, packb, unpackb
+    from msgpack import Packer, unpackb
 
 Digest = Callable[[str], bytes]
 
@@ -29,6 +30,7 @@ _SIZE = Struct(">I")
 _LEASE = Struct(">Iddi")
 _STAMP = Struct(">Qd")
 _TEXT, _CODEC, _HEADERS = 1, 2, 4
+_LARGE = 1 << 20
 _BEHIND = _QUEUE + _HEAD.size
 _BY = _QUEUE + _LEASE.size
 
@@ -57,9 +59,21 @@ def sized(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
+class _Own(threading.local):
+    """A packer of this thread's own: to make one costs more than to use it."""
+
+    def __init__(self) -> None:
+        self.packer = Packer(use_bin_type=False)  # Lua knows one kind of text
+
+
 def pack(arguments: dict[str, Any]) -> bytes:
-    packed: bytes = packb(arguments, use_bin_type=False)  # Lua knows one kind of text
+    packed: bytes = _own.packer.pack(arguments)
+    if len(packed) > _LARGE:  # its buffer would stay as large
+        _own.packer = Packer(use_bin_type=False)
     return packed
+
+
+_own = _Own()
 
 
 def unpack(data: bytes | None) -> dict[bytes, Any]:
@@ -239,7 +253,7 @@ def commit(
         "strict": changes.strict,
         "topics": [(queue(topic), str(version)) for topic, version in changes.topics.items()],
         "limits": {queue(name): _limit(queue, limit) for name, limit in changes.limits.items()},
-        "batch": batch(ids, queue, in_order),
+        "batch": batch(ids, queue, in_order) if in_order else None,
         "edges": [(key_of(ids, edge.upstream), key_of(ids, edge.dependent)) for edge in changes.edges],
         "settle": [
             {
@@ -272,22 +286,12 @@ def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage]) -> dict[str,
         "ttl": _column([message.ttl for message in messages]),
         "dk": dedupe,
         "ok": ordering,
-        "x": _extras(dedupe, ordering),
+        "sparse": None in (dedupe or ()) or None in (ordering or ()),
         "run": runs,
         "rid": runs and [run and digest(run) for run in runs],
         "after": after and [one and [key_of(ids, upstream) for upstream in one] for one in after],
         "past": past and [one and _past(one) for one in past],
     }
-
-
-def _extras(dedupe: list[str | None] | None, ordering: list[str | None] | None) -> list[bytes] | None:
-    """What there is more to messages that land ready at once, as Lua would pack it."""
-    pack = Packer(use_bin_type=False).pack
-    if dedupe is None:
-        return ordering and [pack({"ok": one}) for one in ordering]
-    if ordering is None:
-        return [pack({"dk": one}) for one in dedupe]
-    return [pack({"dk": one, "ok": other}) for one, other in zip(dedupe, ordering, strict=True)]
 
 
 def _column(values: list[Any]) -> list[Any] | None:

@@ -40,7 +40,13 @@ end
 -- Who holds the keys of a column, by the number of the message.
 local function holders(tx, batch, column, hash)
   local found, spots = {}, {}
-  for n = 1, column and #batch.bodies or 0 do
+  if not column then
+    return found
+  end
+  if not batch.of and not batch.sparse then
+    return L.fetch(L.at(tx, batch.queues[1]) .. hash, column)
+  end
+  for n = 1, #batch.bodies do
     if column[n] then
       local queue = batch.queues[batch.of and batch.of[n] or 1]
       local spot = spots[queue]
@@ -54,7 +60,7 @@ local function holders(tx, batch, column, hash)
   end
   for queue, spot in pairs(spots) do
     for n, holder in ipairs(L.fetch(L.at(tx, queue) .. hash, spot.fields)) do
-      found[spot.numbers[n]] = holder or nil
+      found[spot.numbers[n]] = holder
     end
   end
   return found
@@ -109,29 +115,30 @@ end
 local HASHES = {d = true, o = true}
 local PARTS = {'r', 'a', 't', 'd', 'o', 'b', 'delayed', 'blocked'}
 
-local function write_all(tx, bodies, extras, spots, last)
-  local writes = {{'HSET', tx.m, bodies}, {'HSET', tx.x, extras}}
+local function write_all(tx, bodies, extras, spots)
+  L.add(tx, 'HSET', tx.m, bodies)
+  L.add(tx, 'HSET', tx.x, extras)
   for queue, spot in pairs(spots) do
     for _, part in ipairs(PARTS) do
       if spot[part] then
-        writes[#writes + 1] = {HASHES[part] and 'HSET' or 'ZADD', L.at(tx, queue) .. part, spot[part]}
+        L.add(tx, HASHES[part] and 'HSET' or 'ZADD', L.at(tx, queue) .. part, spot[part])
       end
     end
     if spot.r[1] or spot.t then
       L.came(tx, queue)
     end
   end
-  L.add_all(tx, writes, last)
 end
 
-function L.enqueue_all(tx, batch, limits, last)
+function L.enqueue_all(tx, batch, limits)
   local keys, count, of = split(batch.keys), #batch.bodies, batch.of
   if batch.after or batch.past or batch.run or not have_room(tx, batch, limits) or not are_new(tx, keys) then
     return nil
   end
   local dks, oks, delays, ttls, scores, rests = batch.dk, batch.ok, batch.delay, batch.ttl, batch.score, batch.bodies
   local held, headed = holders(tx, batch, dks, 'd'), holders(tx, batch, oks, 'o')
-  local letters, originals, bodies, extras, spots, x = {}, {}, {}, {}, {}, {at = 0}
+  local letters, originals, bodies, extras, spots = {}, {}, {}, {}, {}
+  local x, keys_alone = {at = 0}, {}  -- what is more to a message, and to one that is ready at once
   local now, pack, body_at, extra_at, spot, queue = L.place(tx.now), cmsgpack.pack, 0, 0, nil, nil
   for n = 1, count do
     local key = keys[n]
@@ -154,14 +161,13 @@ function L.enqueue_all(tx, batch, limits, last)
       local delay, ttl, state, sizes = delays and delays[n], ttls and ttls[n], 'ready', spot.sizes
       local member = now
       if dk or ok or delay or ttl then
-        x.dk, x.ok = dk, ok
+        x.dk, x.ok, keys_alone.dk, keys_alone.ok = dk, ok, dk, ok
         state = place(tx, spot, key, x, headed[n], delay, ttl)
         if not state then
           return nil
         end
         member = delay and L.place(x.av) or now
-        local at_once = state == 'ready' and not delay and not ttl  -- then there is no more to it than its keys
-        extras[extra_at + 1], extras[extra_at + 2] = key, at_once and batch.x[n] or pack(x)
+        extras[extra_at + 1], extras[extra_at + 2] = key, pack((delay or ttl or state ~= 'ready') and x or keys_alone)
         extra_at = extra_at + 2
       end
       bodies[body_at + 1], bodies[body_at + 2] = key, spot.head .. rests[n]
@@ -177,7 +183,7 @@ function L.enqueue_all(tx, batch, limits, last)
       letters[n] = LETTERS[state]
     end
   end
-  write_all(tx, bodies, extras, spots, last)
+  write_all(tx, bodies, extras, spots)
   if tx.journal then
     for n = 1, count do
       if letters[n] ~= '=' then

@@ -209,16 +209,18 @@ function L.row(batch, n)
   return new
 end
 
--- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals. With
--- `last`, nothing that comes behind them can be refused.
-function L.enqueue(tx, topics, limits, batch, last)
+-- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals.
+function L.enqueue(tx, topics, limits, batch)
   tx.alias, tx.dropped = {}, {}
   for _, topic in ipairs(topics) do
     if (call('HGET', L.at(tx, topic[1]) .. 'q', 'subs') or '0') ~= topic[2] then
       L.refuse('SubscriptionsChanged', topic[1])
     end
   end
-  local letters, existing = L.enqueue_all(tx, batch, limits, last)
+  if not batch then
+    return {'', {}}
+  end
+  local letters, existing = L.enqueue_all(tx, batch, limits)
   if not letters then
     letters, existing = {}, {}
     for n = 1, #batch.bodies do

@@ -30,7 +30,7 @@ end
 -- Plain messages of one queue, and records with them.
 local function put_batch(tx, args)
   L.check_records(tx, args.records)
-  if not L.enqueue_all(tx, args.batch, {}, true) then
+  if not L.enqueue_all(tx, args.batch, {}) then
     L.refuse('IdTaken', '')
   end
   L.write_records(tx, args.records)
@@ -80,16 +80,16 @@ end
 
 -- Any commit, in the order of the port. Only what comes before the lease can be refused.
 local function commit(tx, args)
-  local changes = #args.edges + #args.settle + #args.records
-  if #args.batch.bodies > 0 or changes > 1 then
+  if args.batch or #args.edges + #args.settle + #args.records > 1 then
     tx.undo = {}
   end
-  local enqueued = L.enqueue(tx, args.topics, args.limits, args.batch, changes == 0)
+  local enqueued = L.enqueue(tx, args.topics, args.limits, args.batch)
   L.add_edges(tx, args.edges)
   local settled = L.settle(tx, args.settle, args.strict)
   L.check_records(tx, args.records)
   L.write_records(tx, args.records)
-  L.flush(tx, true)
+  L.flush(tx)
+  tx.undo = nil  -- nothing can be refused any more
   return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
 end
 

@@ -10,7 +10,7 @@ local function register(name, callback, flags)
 end
 
 function L.finish(tx)
-  L.flush(tx, true)
+  L.flush(tx)
   if tx.journal and #tx.journal > 0 then
     L.write_journal(tx)
   end

@@ -91,7 +91,7 @@ local function sorted_out(notes, score_first)
   return set, gone
 end
 
--- What would restore the fields that are noted.
+-- Logs what would restore the fields that are noted.
 local function log(tx, key, notes, is_set)
   local fields, before = {}, {}
   for field in pairs(notes) do
@@ -105,71 +105,49 @@ local function log(tx, key, notes, is_set)
   tx.undo[#tx.undo + 1] = {is_set and 'ZREM' or 'HDEL', key, gone}
 end
 
-local function check_type(key, expected)
-  local found = call('TYPE', key).ok
-  if found ~= expected and found ~= 'none' then
-    error('WRONGTYPE ' .. key .. ' holds a ' .. found .. ', which is not ours')
+local function write(tx, noted, is_set)
+  for key, notes in pairs(noted) do
+    if tx.undo then
+      log(tx, key, notes, is_set)
+    end
+    local set, gone = sorted_out(notes, is_set)
+    L.many(is_set and 'ZADD' or 'HSET', key, set)
+    L.many(is_set and 'ZREM' or 'HDEL', key, gone)
   end
 end
 
--- Writes what is noted. With an undo log nothing is written where something could fail halfway; `last` says that
--- nothing will be refused any more.
-function L.flush(tx, last)
+-- Writes what is noted.
+function L.flush(tx)
   if tx.noted then
-    local hashes, sets = tx.hashes, tx.sets
-    if tx.undo then
-      for key in pairs(hashes) do
-        check_type(key, 'hash')
-      end
-      for key in pairs(sets) do
-        check_type(key, 'zset')
-      end
-    end
-    for key, notes in pairs(hashes) do
-      if tx.undo and not last then
-        log(tx, key, notes, false)
-      end
-      local set, gone = sorted_out(notes, false)
-      L.many('HSET', key, set)
-      L.many('HDEL', key, gone)
-    end
-    for key, notes in pairs(sets) do
-      if tx.undo and not last then
-        log(tx, key, notes, true)
-      end
-      local set, gone = sorted_out(notes, true)
-      L.many('ZADD', key, set)
-      L.many('ZREM', key, gone)
-    end
+    write(tx, tx.hashes, false)
+    write(tx, tx.sets, true)
     tx.hashes, tx.sets, tx.known, tx.noted = {}, {}, {}, false
   end
-  if last then
-    tx.undo = nil
-  end
 end
 
--- Writes what was not there before: lists of a command, a key and pairs.
-function L.add_all(tx, writes, last)
-  for _, write in ipairs(writes) do
-    check_type(write[2], write[1] == 'HSET' and 'hash' or 'zset')
-  end
-  for _, write in ipairs(writes) do
-    local command, key, pairs_of = unpack(write)
-    if tx.undo and not last then
-      local added = {}
-      for n = command == 'HSET' and 1 or 2, #pairs_of, 2 do
-        added[#added + 1] = pairs_of[n]
-      end
-      tx.undo[#tx.undo + 1] = {command == 'HSET' and 'HDEL' or 'ZREM', key, added}
+-- Writes pairs of which nothing was there before.
+function L.add(tx, command, key, added)
+  if added[1] then
+    if tx.undo then
+      tx.undo[#tx.undo + 1] = {command, key, added, is_new = true}
     end
-    L.many(command, key, pairs_of)
+    L.many(command, key, added)
   end
 end
 
+local function remove_added(command, key, added)
+  local gone = {}
+  for n = command == 'HSET' and 1 or 2, #added, 2 do
+    gone[#gone + 1] = added[n]
+  end
+  L.many(command == 'HSET' and 'HDEL' or 'ZREM', key, gone)
+end
+
+-- Plays the log back. What failed halfway may have failed for its key, which then is not ours to restore.
 function L.take_back(tx)
   local undo = tx.undo or {}
   for n = #undo, 1, -1 do
-    L.many(unpack(undo[n]))
+    pcall(undo[n].is_new and remove_added or L.many, unpack(undo[n]))
   end
 end
 
