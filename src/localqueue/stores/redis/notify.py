@@ -31,6 +31,7 @@ class RedisListener(Listener):
         self._connect = connect
         self._connection: Any = None
         self._speaking = threading.Lock()
+        self._nudged = False
         self._heard: list[tuple[str, list[str] | None]] = []
         self._subscribed: set[bytes] = set()
 
@@ -48,8 +49,9 @@ class RedisListener(Listener):
         self._subscribed = wanted
 
     def hear(self, timeout: float) -> list[tuple[str, list[str] | None]]:
-        if not self._heard:
+        if not self._heard and not self._nudged:
             self._receive(timeout)
+        self._nudged = False
         heard, self._heard = self._heard, []
         return heard
 
@@ -64,6 +66,7 @@ class RedisListener(Listener):
             connection.disconnect()
 
     def nudge(self) -> None:
+        self._nudged = True  # the answer may come while another is waited for
         with suppress(Exception):  # there is nobody to hear it
             self._send(b"PING")
 

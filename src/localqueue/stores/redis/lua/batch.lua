@@ -125,7 +125,7 @@ local function write_all(tx, bodies, extras, spots)
       end
     end
     if spot.r[1] or spot.t then
-      L.came(tx, queue)
+      L.mark(tx, 'wakes', queue)
     end
   end
 end

@@ -17,8 +17,8 @@ local function add_edge(tx, upstream, dependent)
     x.dp = 1
     L.hset(tx, tx.x, upstream, cmsgpack.pack(x))
   end
-  L.zadd(tx, tx.root .. ':up', 0, upstream .. dependent)
-  L.zadd(tx, tx.root .. ':dn', 0, dependent .. upstream)
+  L.zset(tx, tx.root .. ':up', upstream .. dependent, 0)
+  L.zset(tx, tx.root .. ':dn', dependent .. upstream, 0)
   return true
 end
 
@@ -78,8 +78,8 @@ end
 function L.free_dependents(tx, upstream)
   for _, edge in ipairs(L.behind(tx, tx.root .. ':up', upstream)) do
     local key = string.sub(edge, 9)
-    L.zrem(tx, tx.root .. ':up', edge)
-    L.zrem(tx, tx.root .. ':dn', key .. upstream)
+    L.zset(tx, tx.root .. ':up', edge, false)
+    L.zset(tx, tx.root .. ':dn', key .. upstream, false)
     local msg = L.current(tx, key)
     if msg then
       msg.x.wo = msg.x.wo - 1

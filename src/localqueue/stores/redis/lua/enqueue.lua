@@ -92,7 +92,7 @@ local function join_run(tx, new)
     L.hset(tx, tx.root .. ':runs', new.rid, new.run)
   end
   L.hincr(tx, run, 'total', 1)
-  L.zadd(tx, run .. ':m', 0, new.key)
+  L.zset(tx, run .. ':m', new.key, 0)
 end
 
 -- What the journal keeps of a message beside its body: keys, run, and times that count from now.
@@ -120,12 +120,12 @@ local function insert(tx, new)
   local msg = {key = key, queue = queue, body = body, attempts = 0, available = tx.now, state = 'ready', x = {}}
   local x = msg.x
   L.hset(tx, tx.m, key, body)
-  L.zadd(tx, L.at(tx, queue) .. 'a', 0, key)
+  L.zset(tx, L.at(tx, queue) .. 'a', key, 0)
   if tx.journal then
     L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body, not new.plain and L.kept_options(tx, new))
   end
   if new.plain then
-    L.put_in(tx, msg)
+    L.list(tx, msg, true)
     return msg.state
   end
   if new.rid then
@@ -158,7 +158,7 @@ local function insert(tx, new)
     L.enter(tx, ENDINGS[msg.state], queue, key, msg.attempts)
   end
   L.save(tx, msg)
-  L.put_in(tx, msg)
+  L.list(tx, msg, true)
   return msg.state
 end
 

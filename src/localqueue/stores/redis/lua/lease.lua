@@ -38,7 +38,7 @@ function L.lease(tx, request, whole)
     keys[#keys + 1] = string.sub(popped[n], 9)
   end
   L.claim(tx, q, request, keys, reply)
-  L.left(tx, queue)
+  L.mark(tx, 'rooms', queue)
   if request.by and request.counted then
     call('HINCRBY', q .. 'w', 'n' .. request.by, #keys)
   end
@@ -61,7 +61,7 @@ function L.claim(tx, q, request, keys, reply)
         call('ZREM', q .. 't', key)
       end
       if x.rid then
-        L.of_run(tx, x.rid)
+        L.mark(tx, 'runs', x.rid)
       end
       if request.ledger and x.dk then
         record = call('HGET', tx.root .. ':rec', request.ledger .. x.dk)

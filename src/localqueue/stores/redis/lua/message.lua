@@ -116,18 +116,9 @@ function L.remember(tx, msg, event, err)
   msg.said = event
 end
 
--- Somebody should look at a queue, because a message came or a timer was set; or because there may be room.
-function L.came(tx, queue)
-  tx.wakes = tx.wakes or {}
-  tx.wakes[queue] = true
-end
-
-function L.left(tx, queue)
-  tx.rooms = tx.rooms or {}
-  tx.rooms[queue] = true
-end
-
-function L.of_run(tx, run)
-  tx.runs = tx.runs or {}
-  tx.runs[run] = true
+-- Somebody may have to be told: `wakes` of a queue that a message came to or a timer was set for, `rooms` of one that may
+-- have room now, `runs` of a run that changed.
+function L.mark(tx, kind, name)
+  tx[kind] = tx[kind] or {}
+  tx[kind][name] = true
 end

@@ -50,7 +50,7 @@ local function remove(tx, queue, keys, why)
       end
       if x.rid then
         call('ZREM', tx.root .. ':run:' .. x.rid .. ':m', key)
-        L.of_run(tx, x.rid)
+        L.mark(tx, 'runs', x.rid)
       end
     end
     call('HSET', tx.root .. ':gone', unpack(gone))
@@ -81,7 +81,7 @@ function L.purge(tx, args)
     call('UNLINK', q .. name)
   end
   call('HDEL', q .. 'q', 'dropped')
-  L.left(tx, queue)
+  L.mark(tx, 'rooms', queue)
   return #keys
 end
 
@@ -91,7 +91,7 @@ function L.cancel_run(tx, args)
     return 0
   end
   call('HSETNX', run, 'cancelled', L.text(tx.now))
-  L.of_run(tx, args.run)
+  L.mark(tx, 'runs', args.run)
   local cancelled = 0
   for _, key in ipairs(call('ZREVRANGE', run .. ':m', 0, -1)) do
     local msg = L.current(tx, key)
@@ -109,7 +109,7 @@ function L.pause(tx, args)
     call('HSETNX', settings, field, L.text(tx.now))
   else
     call('HDEL', settings, field)
-    L.came(tx, args.queue)
+    L.mark(tx, 'wakes', args.queue)
   end
 end
 

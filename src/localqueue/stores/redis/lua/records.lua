@@ -24,14 +24,9 @@ function L.check_records(tx, writes)
 end
 
 function L.write_records(tx, writes)
-  local rec, order = tx.root .. ':rec', tx.root .. ':recs'
   for _, write in ipairs(writes) do
-    if write.value then
-      L.hset(tx, rec, write.field, write.version .. struct.pack('>d', tx.now) .. write.value)
-      L.zadd(tx, order, 0, write.field)
-    else
-      L.hdel(tx, rec, write.field)
-      L.zrem(tx, order, write.field)
-    end
+    local value = write.value and write.version .. struct.pack('>d', tx.now) .. write.value
+    L.hset(tx, tx.root .. ':rec', write.field, value or false)
+    L.zset(tx, tx.root .. ':recs', write.field, value and 0 or false)
   end
 end

@@ -14,20 +14,13 @@ local function note(tx, notes, key, field, value)
   tx.noted = true
 end
 
+-- A value of false removes the field, a score of false the member.
 function L.hset(tx, key, field, value)
   note(tx, tx.hashes, key, field, value)
 end
 
-function L.hdel(tx, key, field)
-  note(tx, tx.hashes, key, field, false)
-end
-
-function L.zadd(tx, key, score, member)
+function L.zset(tx, key, member, score)
   note(tx, tx.sets, key, member, score)
-end
-
-function L.zrem(tx, key, member)
-  note(tx, tx.sets, key, member, false)
 end
 
 function L.hget(tx, key, field)
