@@ -32,6 +32,7 @@ messages = st.fixed_dictionaries(
         "ttl": st.sampled_from((0.0, 10.0, 50.0)),
         "priority": st.integers(-2, 2),
         "headers": st.just('{"a":1}'),
+        "run_id": st.sampled_from(("r", "s")),
         "codec": st.just("json"),
     },
 )
@@ -74,6 +75,7 @@ def _everything(store: RedisQueueStore) -> Any:
     return {
         "messages": [[_named(message) for message in store.scan(queue)] for queue in QUEUES],
         "stats": [store.stats(queue) for queue in QUEUES],
+        "runs": [(store.run(run), [_named(one) for one in store.run_messages(run)]) for run in store.runs()],
         "events": [(event.at, event.type, event.queue, event.payload, event.options) for event in events],
         "problems": store.check().problems,
     }

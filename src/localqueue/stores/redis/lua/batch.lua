@@ -112,6 +112,32 @@ local function place(tx, spot, key, x, is_headed, delay, ttl)
   return state
 end
 
+-- The runs of a batch by their digests: name, messages, and what is known of them; nil if one was cancelled.
+local function find_runs(tx, batch)
+  local runs = {}
+  for n = 1, batch.run and #batch.bodies or 0 do
+    local rid = batch.rid[n]
+    if rid and not runs[rid] then
+      L.prefetch(tx, tx.root .. ':run:' .. rid, {'name', 'cancelled', 'total'})
+      if L.hget(tx, tx.root .. ':run:' .. rid, 'cancelled') then
+        return nil
+      end
+      runs[rid] = {name = batch.run[n], m = {}, sizes = {}}
+    end
+  end
+  return runs
+end
+
+local function join_runs(tx, runs)
+  for rid, run in pairs(runs) do
+    local key = tx.root .. ':run:' .. rid
+    if run.m[1] then
+      L.add(tx, 'ZADD', key .. ':m', run.m)
+      L.join_run(tx, rid, run.name, #run.m / 2)
+    end
+  end
+end
+
 local HASHES = {d = true, o = true}
 local PARTS = {'r', 'a', 't', 'd', 'o', 'b', 'delayed', 'blocked'}
 
@@ -132,10 +158,12 @@ end
 
 function L.enqueue_all(tx, batch, limits)
   local keys, count, of = split(batch.keys), #batch.bodies, batch.of
-  if batch.after or batch.past or batch.run or not have_room(tx, batch, limits) or not are_new(tx, keys) then
+  local runs = not (batch.after or batch.past) and find_runs(tx, batch)
+  if not runs or not have_room(tx, batch, limits) or not are_new(tx, keys) then
     return nil
   end
   local dks, oks, delays, ttls, scores, rests = batch.dk, batch.ok, batch.delay, batch.ttl, batch.score, batch.bodies
+  local rids = batch.rid
   local held, headed = holders(tx, batch, dks, 'd'), holders(tx, batch, oks, 'o')
   local letters, originals, bodies, extras, spots = {}, {}, {}, {}, {}
   local x, keys_alone = {at = 0}, {}  -- what is more to a message, and to one that is ready at once
@@ -159,15 +187,22 @@ function L.enqueue_all(tx, batch, limits)
       letters[n] = '='
     else
       local delay, ttl, state, sizes = delays and delays[n], ttls and ttls[n], 'ready', spot.sizes
-      local member = now
-      if dk or ok or delay or ttl then
+      local member, rid = now, rids and rids[n]
+      if dk or ok or delay or ttl or rid then
         x.dk, x.ok, keys_alone.dk, keys_alone.ok = dk, ok, dk, ok
+        if rids then
+          x.rid, x.run = rid, batch.run[n]
+        end
+        if rid then
+          push(runs[rid], 'm', '0', key)
+        end
         state = place(tx, spot, key, x, headed[n], delay, ttl)
         if not state then
           return nil
         end
         member = delay and L.place(x.av) or now
-        extras[extra_at + 1], extras[extra_at + 2] = key, pack((delay or ttl or state ~= 'ready') and x or keys_alone)
+        local is_more = delay or ttl or rid or state ~= 'ready'
+        extras[extra_at + 1], extras[extra_at + 2] = key, pack(is_more and x or keys_alone)
         extra_at = extra_at + 2
       end
       bodies[body_at + 1], bodies[body_at + 2] = key, spot.head .. rests[n]
@@ -184,6 +219,7 @@ function L.enqueue_all(tx, batch, limits)
     end
   end
   write_all(tx, bodies, extras, spots)
+  join_runs(tx, runs)
   if tx.journal then
     for n = 1, count do
       if letters[n] ~= '=' then

@@ -78,21 +78,15 @@ function L.loaded(tx, queue, by)
   end
 end
 
--- The run of a new message, made on first use.
-local function join_run(tx, new)
-  local run = tx.root .. ':run:' .. new.rid
-  if not tx.known[run] then
-    L.prefetch(tx, run, {'name', 'cancelled', 'total'})
-  end
-  if L.hget(tx, run, 'cancelled') and not (new.past and new.past.ended) then
-    L.refuse('RunCancelled', new.key)
-  end
+-- Counts new messages of a run, which is made on first use.
+function L.join_run(tx, rid, name, count)
+  local run = tx.root .. ':run:' .. rid
   if not L.hget(tx, run, 'name') then
-    L.hset(tx, run, 'name', new.run)
-    L.hset(tx, tx.root .. ':runs', new.rid, new.run)
+    L.hset(tx, run, 'name', name)
+    L.hset(tx, tx.root .. ':runs', rid, name)
   end
-  L.hincr(tx, run, 'total', 1)
-  L.zset(tx, run .. ':m', new.key, 0)
+  L.hincr(tx, run, 'total', count)
+  L.mark(tx, 'runs', rid)
 end
 
 -- What the journal keeps of a message beside its body: keys, run, and times that count from now.
@@ -129,7 +123,12 @@ local function insert(tx, new)
     return msg.state
   end
   if new.rid then
-    join_run(tx, new)
+    local run = tx.root .. ':run:' .. new.rid
+    if L.hget(tx, run, 'cancelled') and not (past and past.ended) then
+      L.refuse('RunCancelled', key)
+    end
+    L.join_run(tx, new.rid, new.run, 1)
+    L.zset(tx, run .. ':m', key, 0)
   end
   x.dk, x.ok, x.run, x.rid = new.dk, new.ok, new.run, new.rid
   local waiting = new.after and L.wait_for(tx, new) or 0
