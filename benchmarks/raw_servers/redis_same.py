@@ -2,25 +2,23 @@
 
 The same library and arguments as a put, a lease and an ack of a plain message, and as a worker's step. The
 distance to `redis.py` is the price of what the functions do, the distance to `ours.py` the price of our Python, which
-speaks to the server without redis-py in between and so may be less than nothing.
+uses the connections of redis-py without its client and so may be less than nothing.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import redis
 
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.library import FULL_NAMES
-from localqueue.stores.redis.names import digest
-from localqueue.stores.redis.values import tail
+from localqueue.stores.redis.rows import pack, packed_keys, tail
+from localqueue.stores.redis.schema import digest
 
 QUEUE = "bench"
-NOW, FLAGS, NOTHING = b"", b"", b""
+NOW, FLAGS = b"", b""
 
 Handle = tuple[bytes, bytes]
 
@@ -31,26 +29,30 @@ class Adapter:
         self.store.put_one(QUEUE, "{}", None)
         self.store.purge(QUEUE)
         self.client = redis.Redis.from_url(url)
-        self.store._link.call = self._send
+        self.store._server.ask = self._send
         self.queue = digest(QUEUE)
         self.acked: list[Handle] = []
 
-    def _send(self, name: str, parts: Sequence[bytes], *, again: bool = False) -> Any:
-        return self.client.execute_command("FCALL", FULL_NAMES[name], *parts)
+    def _send(self, *command: bytes, again: bool = False) -> Any:
+        return self.client.execute_command(*command)
 
     def _call(self, name: str, *arguments: bytes) -> Any:
         return self.store._raw(name, NOW, *arguments)
+
+    def _pass(self, name: str, **arguments: Any) -> Any:
+        return self._call(name, FLAGS, pack(arguments))[1]
 
     def put(self, item: dict[str, Any]) -> None:
         self._call("put", self.queue, time.time_ns().to_bytes(8), tail(json.dumps(item), None), b"0")
 
     def put_many(self, items: list[dict[str, Any]]) -> None:
         first = time.time_ns()
-        ids = b"".join(key.to_bytes(8) for key in range(first, first + len(items)))
-        self._call("put_batch", FLAGS, self.queue, ids, *(tail(json.dumps(item), None) for item in items))
+        keys = packed_keys(range(first, first + len(items)))
+        bodies = [tail(json.dumps(item), None) for item in items]
+        self._pass("put_batch", batch={"keys": keys, "queues": [self.queue], "bodies": bodies}, records=[])
 
-    def _claim(self, n: int) -> tuple[bytes, ...]:
-        return (self.queue, str(n).encode(), b"600.0", NOTHING, NOTHING, b"0", b"1", NOTHING)
+    def _claim(self, n: int) -> dict[str, Any]:
+        return {"queue": self.queue, "limit": n, "timeout": 600.0, "consume": False, "counted": True}
 
     def _leased(self, found: list[Any]) -> list[Handle]:
         """A claimed message is four parts: the key, the body, what is rare, and a record."""
@@ -62,7 +64,7 @@ class Adapter:
         return handles
 
     def lease(self) -> Handle:
-        _, (found, _), _ = self._call("lease", FLAGS, *self._claim(1))
+        found, _ = self._pass("lease", **self._claim(1))
         return self._leased(found)[0]
 
     def ack(self, handle: Handle) -> None:
@@ -70,9 +72,8 @@ class Adapter:
 
     def lease_many(self, n: int) -> list[Handle]:
         """A worker's step: what was acked last, and the next claim, in one call."""
-        acks = [part for handle in self.acked for part in (self.queue, *handle)]
-        count = str(len(self.acked)).encode()
-        _, (_, found), _ = self._call("step", FLAGS, b"0", count, *acks, b"0", b"1", *self._claim(n))
+        acks = [(self.queue, key, int(token)) for key, token in self.acked]
+        _, found = self._pass("step", strict=False, acks=acks, records=[], lease=self._claim(n))
         self.acked = []
         return self._leased(found)
 

@@ -8,6 +8,7 @@ message is gone because it was acked) from one that never existed, without remem
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Sequence
 from random import SystemRandom, getrandbits
@@ -69,6 +70,18 @@ class Mint:
 
     def id_of(self, key: int) -> str:
         return f"{key << 64 | key * self._secret & _MASK:032x}"
+
+    def keys_of(self, message_ids: Sequence[str]) -> Sequence[int | None]:
+        """What `key_of` says of each; cheaper than that where all of them are ids of this namespace."""
+        try:
+            halves = struct.unpack(f">{2 * len(message_ids)}Q", bytes.fromhex("".join(message_ids)))
+        except (ValueError, TypeError, struct.error):
+            halves = ()
+        keys, secret = halves[::2], self._secret
+        genuine = all(key * secret & _MASK == check for key, check in zip(keys, halves[1::2], strict=True))
+        if keys and genuine and min(keys) > 0 and max(keys) < _LARGEST and {*map(len, message_ids)} == {32}:
+            return keys
+        return [self.key_of(one) for one in message_ids]
 
     def key_of(self, message_id: str) -> int | None:
         """The row key inside an id of this namespace, or None for anything else."""

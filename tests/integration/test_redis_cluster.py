@@ -13,7 +13,7 @@ import redis
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest, RecordWrite, Settle
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.names import root
+from localqueue.stores.redis.schema import root
 from localqueue.testing.steps import PATIENCE, Background, ack, assert_sound, lease, new, put, put_many, take
 from tests.servers import Redis, free_port
 

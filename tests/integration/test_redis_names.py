@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 
+import msgpack
 import pytest
 import redis
 
 from localqueue.stores.port import Changes, RecordWrite
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.msgpack import unpack
-from localqueue.stores.redis.names import digest, root
+from localqueue.stores.redis.schema import digest, root
 from localqueue.testing.payloads import STRANGE
 from localqueue.testing.steps import put, take
 from tests.servers import Redis
@@ -81,4 +81,4 @@ def test_digests_of_different_names_differ() -> None:
 )
 def test_packed_values_are_read_as_lua_wrote_them(redis_server: Redis, lua: str, python: object) -> None:
     with redis.Redis.from_url(redis_server.url, protocol=2) as client:
-        assert unpack(client.eval(f"return cmsgpack.pack({lua})", 0)) == python
+        assert msgpack.unpackb(client.eval(f"return cmsgpack.pack({lua})", 0), raw=True) == python

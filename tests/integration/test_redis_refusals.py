@@ -26,7 +26,7 @@ from localqueue.errors import (
 from localqueue.stores import rules
 from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.names import root
+from localqueue.stores.redis.schema import root
 from localqueue.testing import FakeClock
 from localqueue.testing.steps import new, override, put, put_many, release, take
 from tests.servers import Redis

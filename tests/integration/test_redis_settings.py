@@ -15,9 +15,8 @@ from localqueue.errors import (
     QueueStoreVersionError,
 )
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.link import Link
-from localqueue.stores.redis.names import root
-from localqueue.stores.redis.opening import check_server
+from localqueue.stores.redis.connection import Connections
+from localqueue.stores.redis.schema import check_server, root
 from tests.servers import Redis, free_port
 
 pytestmark = pytest.mark.server
@@ -203,11 +202,11 @@ def test_a_server_without_functions_is_refused() -> None:
     class OldServer:
         shown = "redis://old"
 
-        def command(self, *parts: bytes) -> bytes:
+        def ask(self, *command: bytes, again: bool) -> bytes:
             return b"# Server\r\nredis_version:6.2.14\r\n"
 
     with pytest.raises(QueueStoreError, match=r"6\.2\.14; 7\.0 or newer is needed"):
-        check_server(cast(Link, OldServer()), durability="process", volatile=True)
+        check_server(cast(Connections, OldServer()), durability="process", volatile=True)
 
 
 @pytest.mark.parametrize("url", ["http://localhost/", "redis://localhost:port/0"])

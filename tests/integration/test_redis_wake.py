@@ -9,7 +9,7 @@ import redis
 
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.stores.redis.names import digest
+from localqueue.stores.redis.schema import digest
 from localqueue.testing.steps import PATIENCE, ack, lease, put, put_many, release, take
 from tests.servers import Redis
 

@@ -20,15 +20,12 @@ from localqueue.stores.archive import (
     ArchivedWorker,
 )
 from localqueue.stores.port import Record, Subscriptions
-from localqueue.stores.redis import values
-from localqueue.stores.redis.link import Command
-from localqueue.stores.redis.msgpack import unpack
-from localqueue.stores.redis.reading import pairs
+from localqueue.stores.redis import rows
+from localqueue.stores.redis.connection import Command
+from localqueue.stores.redis.reads import PAUSED, pairs
 
 if TYPE_CHECKING:
     from localqueue.stores.redis.store import RedisQueueStore
-
-_PAUSED = b"paused:"
 
 
 def write(store: RedisQueueStore, path: str) -> None:
@@ -46,7 +43,7 @@ class _Snapshot:
     def __init__(self, store: RedisQueueStore) -> None:
         self._store = store
         names, runs = store._root + b":names", store._root + b":runs"
-        found = store._link.snapshot((names, runs), lambda ask: self._plan(ask(b"HKEYS", names), ask(b"HKEYS", runs)))
+        found = store._server.snapshot((names, runs), lambda ask: self._plan(ask(b"HKEYS", names), ask(b"HKEYS", runs)))
         (self._meta, self._names, self._bodies, self._extras, self._leases, self._gone, self._edges, self._records,
          self._log, *rest) = found  # fmt: skip
         meta = pairs(self._meta)
@@ -84,19 +81,19 @@ class _Snapshot:
 
     def _queue(self, name: bytes, settings: list[Any], workers: list[Any], subscribers: list[Any]) -> ArchivedQueue:
         kept, known = pairs(settings), pairs(workers)
-        names = {field[1:] for field in known} | {field[len(_PAUSED) :] for field in kept if field.startswith(_PAUSED)}
+        names = {field[1:] for field in known} | {field[len(PAUSED) :] for field in kept if field.startswith(PAUSED)}
         ordered = sorted(pairs(subscribers).items(), key=lambda pair: int(pair[1]))
         return ArchivedQueue(
             name.decode(),
-            values.real(kept.get(b"paused")),
+            rows.real(kept.get(b"paused")),
             int(kept.get(b"dropped", 0)),
             Subscriptions(int(kept.get(b"subs", 0)), tuple(subscriber.decode() for subscriber, _ in ordered)),
             tuple(
                 ArchivedWorker(
                     worker.decode(),
                     int(known.get(b"n" + worker, 0)),
-                    values.real(known.get(b"s" + worker)),
-                    values.real(kept.get(_PAUSED + worker)),
+                    rows.real(known.get(b"s" + worker)),
+                    rows.real(kept.get(PAUSED + worker)),
                 )
                 for worker in sorted(names)
             ),
@@ -107,25 +104,24 @@ class _Snapshot:
             run[b"name"].decode(),
             int(run.get(b"total", 0)),
             int(run.get(b"done", 0)),
-            values.real(run.get(b"cancelled")),
+            rows.real(run.get(b"cancelled")),
         )
 
     def _messages(self) -> Iterator[ArchivedMessage]:
         names, extras, leases = pairs(self._names), pairs(self._extras), pairs(self._leases)
         for key, body in sorted(pairs(self._bodies).items()):
             packed, leased = extras.get(key), leases.get(key)
-            queue = names[values.queue_of(body)].decode()
-            ended = None if packed is None else dict(unpack(packed)).get(b"en")
+            queue = names[rows.queue_of(body)].decode()
             yield ArchivedMessage(
-                values.stored_message(self._store.ids, queue, key, body, packed, leased),
-                None if leased is None else values.LeaseValue(leased).most,
-                values.real(ended),
+                rows.stored_message(self._store.ids, queue, key, body, packed, leased),
+                None if leased is None else rows.LeaseValue(leased).most,
+                rows.real(rows.unpack(packed).get(b"en")),
             )
 
 
 def _record(field: bytes, value: bytes) -> Record:
     end = 4 + int.from_bytes(field[:4])
-    return values.record(field[4:end].decode(), field[end:].decode(), value)
+    return rows.record(field[4:end].decode(), field[end:].decode(), value)
 
 
 def _journal(meta: dict[bytes, bytes]) -> ArchivedJournal | None:
@@ -135,6 +131,6 @@ def _journal(meta: dict[bytes, bytes]) -> ArchivedJournal | None:
     return ArchivedJournal(
         meta[b"journal"] == b"1",
         int(meta.get(b"seq", 0)),
-        values.real(meta.get(b"keep_seconds")),
+        rows.real(meta.get(b"keep_seconds")),
         None if events is None else int(events),
     )

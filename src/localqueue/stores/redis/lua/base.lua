@@ -84,58 +84,33 @@ function L.open(keys, args)
     root = root, m = root .. ':m', x = root .. ':x', l = root .. ':l',
     now = tonumber(args[1]) or L.clock(),
     journal = meta[3] == '1' and {} or nil,
+    hashes = {}, sets = {}, known = {},  -- see writes.lua
   }
 end
 
--- Calls a command for many fields without overflowing the stack.
+-- Calls a command with many values without overflowing the stack. Their number must be even where they are pairs.
 function L.many(command, key, values)
   local count = #values
-  if count == 0 then
-    return
-  end
-  if count <= CHUNK then
-    call(command, key, unpack(values))
-    return
-  end
   for from = 1, count, CHUNK do
     call(command, key, unpack(values, from, math.min(from + CHUNK - 1, count)))
   end
 end
 
-function L.fetch(key, fields)
+-- What a command that answers for each of many fields says of them.
+function L.fetch(key, fields, command)
   local count = #fields
   if count == 0 then
     return {}
   end
   if count <= CHUNK then
-    return call('HMGET', key, unpack(fields))
+    return call(command or 'HMGET', key, unpack(fields))
   end
   local found = {}
   for from = 1, count, CHUNK do
-    local part = call('HMGET', key, unpack(fields, from, math.min(from + CHUNK - 1, count)))
+    local part = call(command or 'HMGET', key, unpack(fields, from, math.min(from + CHUNK - 1, count)))
     for n = 1, #part do
-      found[#found + 1] = part[n]
+      found[from + n - 1] = part[n]
     end
   end
   return found
-end
-
--- Reads the arguments one after the other; '' stands for None and '=' goes before any optional text.
-function L.reader(args, from)
-  local at = from - 1
-  local read = {}
-  function read.text()
-    at = at + 1
-    return args[at]
-  end
-  function read.number()
-    at = at + 1
-    return tonumber(args[at])
-  end
-  function read.optional()
-    at = at + 1
-    local value = args[at]
-    return value ~= '' and string.sub(value, 2) or nil
-  end
-  return read
 end

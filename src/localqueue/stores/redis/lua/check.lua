@@ -44,7 +44,7 @@ local function check_keys(tx, q, msg, problem)
       problem('a blocked message is not listed behind its ordering key', hex(key))
     end
   end
-  local above = #call('ZRANGEBYLEX', tx.root .. ':dn', '[' .. key, '(' .. key .. string.rep('\255', 9))
+  local above = #L.behind(tx, tx.root .. ':dn', key)
   if above ~= (x.wo or 0) then
     problem('a message does not count its dependencies', hex(key))
   end

@@ -8,6 +8,7 @@ local function recount(kept, from, to)
 end
 
 function L.counts(tx, queue)
+  L.flush(tx)
   local q = L.at(tx, queue)
   local kept = {ready = call('ZCARD', q .. 'r'), inflight = call('ZCARD', q .. 'i')}
   for _, state in ipairs(KEPT) do
@@ -28,7 +29,7 @@ function L.counts(tx, queue)
   for n = 1, #due do
     local x = cmsgpack.unpack(extras[n])
     if x.ex and x.ex <= tx.now then
-      recount(kept, x.st, 'expired')
+      recount(kept, x.st or 'ready', 'expired')
     elseif x.st == 'delayed' then
       recount(kept, x.st, 'ready')
     end
@@ -69,7 +70,8 @@ local function oldest_ready(tx, queue)
   return #since > 0 and L.text(math.min(unpack(since))) or false
 end
 
-function L.stats(tx, queue)
+function L.stats(tx, args)
+  local queue = args.queue
   local q = L.at(tx, queue)
   local held = call('ZRANGEBYSCORE', q .. 'i', '(' .. L.text(tx.now), '+inf')
   local leases, by_worker, first, sum = L.fetch(tx.l, held), {}, nil, 0

@@ -1,36 +1,33 @@
 -- Messages that come after messages.
 
--- Adds an edge; whether the upstream is still to be acked and the edge is new.
+-- Adds an edge that is not there yet; whether the upstream is still to be acked.
 local function add_edge(tx, upstream, dependent)
   if upstream == '' then
     L.refuse('UnknownMessage', dependent, '')
   end
-  local body = call('HGET', tx.m, upstream)
-  if not body then
-    if tx.dropped[upstream] or call('HEXISTS', tx.root .. ':gone', upstream) == 1 then
+  if not L.hget(tx, tx.m, upstream) then
+    if tx.dropped[upstream] or L.hget(tx, tx.root .. ':gone', upstream) then
       L.refuse('UnknownMessage', dependent, upstream)
     end
     return false
   end
-  local packed = call('HGET', tx.x, upstream)
+  local packed = L.hget(tx, tx.x, upstream)
   local x = packed and cmsgpack.unpack(packed) or {}
   if not x.dp then
     x.dp = 1
     L.hset(tx, tx.x, upstream, cmsgpack.pack(x))
   end
-  if L.zadd(tx, tx.root .. ':up', 0, upstream .. dependent) == 0 then
-    return false
-  end
-  L.zadd(tx, tx.root .. ':dn', 0, dependent .. upstream)
+  L.zset(tx, tx.root .. ':up', upstream .. dependent, 0)
+  L.zset(tx, tx.root .. ':dn', dependent .. upstream, 0)
   return true
 end
 
--- Records what a message comes after; how many of them are not acked yet.
+-- Records what a new message comes after; how many of them are not acked yet.
 function L.wait_for(tx, new)
   local waiting, seen = 0, {}
   for _, one in ipairs(new.after) do
     local upstream = tx.alias[one] or one
-    if not seen[upstream] or upstream == '' then
+    if not seen[upstream] then
       seen[upstream] = true
       if add_edge(tx, upstream, new.key) then
         waiting = waiting + 1
@@ -48,7 +45,7 @@ local function waits_for(tx, waiting, upstream)
     if key == upstream then
       return true
     end
-    for _, edge in ipairs(call('ZRANGEBYLEX', tx.root .. ':dn', '[' .. key, '(' .. key .. string.rep('\255', 9))) do
+    for _, edge in ipairs(L.behind(tx, tx.root .. ':dn', key)) do
       local above = string.sub(edge, 9)
       if not seen[above] then
         seen[above] = true
@@ -59,10 +56,9 @@ local function waits_for(tx, waiting, upstream)
   return false
 end
 
-function L.add_edges(tx, read)
-  for n = 1, read.number() do
-    local up, down = read.text(), read.text()
-    local upstream, dependent = tx.alias[up] or up, tx.alias[down] or down
+function L.add_edges(tx, edges)
+  for n, edge in ipairs(edges) do
+    local upstream, dependent = tx.alias[edge[1]] or edge[1], tx.alias[edge[2]] or edge[2]
     local msg = dependent ~= '' and L.current(tx, dependent)
     if not msg or msg.state ~= 'waiting' then
       L.refuse('NotWaiting', n, msg and msg.state or 'gone')
@@ -70,7 +66,8 @@ function L.add_edges(tx, read)
     if upstream ~= '' and waits_for(tx, upstream, dependent) then
       L.refuse('CircularDependency', n)
     end
-    if add_edge(tx, upstream, dependent) then
+    local is_there = L.zscore(tx, tx.root .. ':up', upstream .. dependent)
+    if not is_there and add_edge(tx, upstream, dependent) then
       msg.x.wo = (msg.x.wo or 0) + 1
       L.save(tx, msg)
     end
@@ -79,11 +76,10 @@ end
 
 -- An upstream was acked: those that waited for nothing else land.
 function L.free_dependents(tx, upstream)
-  local edges = call('ZRANGEBYLEX', tx.root .. ':up', '[' .. upstream, '(' .. upstream .. string.rep('\255', 9))
-  for _, edge in ipairs(edges) do
+  for _, edge in ipairs(L.behind(tx, tx.root .. ':up', upstream)) do
     local key = string.sub(edge, 9)
-    L.zrem(tx, tx.root .. ':up', edge)
-    L.zrem(tx, tx.root .. ':dn', key .. upstream)
+    L.zset(tx, tx.root .. ':up', edge, false)
+    L.zset(tx, tx.root .. ':dn', key .. upstream, false)
     local msg = L.current(tx, key)
     if msg then
       msg.x.wo = msg.x.wo - 1

@@ -1,51 +1,31 @@
 -- Enqueueing: capacity, dedupe, dependencies, runs and ordering keys, all inside the inserting call.
+--
+-- The messages of a commit come as columns: keys in one text, queues and which of them each is for, the rest of each
+-- body, and of these the columns that somebody needs: delay, ttl, dk (dedupe key), ok (ordering key), rid and run, after,
+-- past. What most batches are is decided and written as a whole (batch.lua), everything else one by one, here.
+-- `tx.alias` and `tx.dropped` know those of the same commit that were not stored.
 
 local DUE_A_DROP = 10000
+local OPTIONS = {'delay', 'ttl', 'dk', 'ok', 'rid', 'run', 'after', 'past'}
 
--- Reads one new message. `tx.wired` knows those of the same commit that were not stored.
-function L.read_new(read)
-  local new = {key = read.text(), queue = read.text(), rest = read.text(), kind = read.text(), after = {}}
-  if new.kind == 'p' then
-    return new
-  end
-  new.delay, new.ttl, new.dk, new.ok = read.number(), read.number(), read.optional(), read.optional()
-  local run = read.optional()
-  if run then
-    new.rid, new.run = string.sub(run, 1, QUEUE), string.sub(run, QUEUE + 1)
-  end
-  for n = 1, read.number() do
-    new.after[n] = read.text()
-  end
-  if new.kind == 'o' then
-    new.past = L.read_past(read)
-  end
-  return new
+-- What became of a message in one letter: its state when it was stored, the same in upper case when it was diverted.
+local LETTERS = {
+  ready = 'r', delayed = 'd', waiting = 'w', blocked = 'b', dead = 'x', expired = 'e', cancelled = 'c',
+}
+local DUPLICATE, DROPPED = '=', '-'
+
+function L.queue_of(batch, n)
+  return batch.queues[batch.of and batch.of[n] or 1]
 end
 
-function L.read_past(read)
-  local past = {
-    created = read.number(), available = read.number(), expires = read.number(), attempts = read.number(),
-    forgiven = read.number(), error = read.optional(), failed = read.number(), ended = read.optional(),
-    ended_at = read.number(), history = {},
-  }
-  for n = 1, read.number() do
-    past.history[n] = {
-      read.number(), read.text(), read.number(), read.number() or false, read.optional() or false,
-      read.optional() or false,
-    }
-  end
-  return past
-end
-
-local function find_duplicate(tx, new, queue, reply)
-  local key = new.dk and call('HGET', L.at(tx, queue) .. 'd', new.dk)
+local function find_duplicate(tx, new, queue, existing)
+  local key = new.dk and L.hget(tx, L.at(tx, queue) .. 'd', new.dk)
   local msg = key and L.current(tx, key)
   if not msg or L.settle_if_outlived(tx, msg) then  -- that frees its key
     return false
   end
   tx.alias[new.key] = key
-  reply[#reply + 1] = 'duplicate'
-  L.show(tx, reply, key)
+  L.show(tx, existing, key)
   return true
 end
 
@@ -57,7 +37,7 @@ end
 function L.oldest_ready(tx, queue)
   local line, level, oldest = L.at(tx, queue) .. 'r', '-inf', nil
   while true do
-    local found = call('ZRANGEBYSCORE', line, level, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local found = L.ask(tx, 'ZRANGEBYSCORE', line, level, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if not found[1] then
       return oldest
     end
@@ -73,39 +53,47 @@ local function drop_oldest(tx, queue)
   local oldest = L.oldest_ready(tx, queue)
   local key = oldest and string.sub(oldest, 9)
   if not key then  -- what counts is blocked behind an inflight message of its key
-    key = call('ZRANGE', L.at(tx, queue) .. 'blocked', 0, 0)[1]
+    key = L.ask(tx, 'ZRANGE', L.at(tx, queue) .. 'blocked', 0, 0)[1]
   end
   local msg = key and L.current(tx, key)
   if msg then
     L.mark_removed(tx, msg, 'dropped')
     L.delete(tx, msg)
     count_dropped(tx, queue)
+    L.loaded(tx, queue, -1)
   end
 end
 
--- The run of a new message, made on first use.
-local function join_run(tx, new)
-  if not new.rid then
-    return
+-- Messages that count against capacity. They are counted once; until something moves, a commit knows what it adds.
+local function load_of(tx, queue)
+  tx.loads = tx.loads or {}
+  tx.loads[queue] = tx.loads[queue] or L.load(tx, queue)
+  return tx.loads[queue]
+end
+
+function L.loaded(tx, queue, by)
+  local loads = tx.loads
+  if loads and loads[queue] then
+    loads[queue] = loads[queue] + by
   end
-  local run = tx.root .. ':run:' .. new.rid
-  local found = call('HMGET', run, 'name', 'cancelled')
-  if found[2] and not (new.past and new.past.ended) then
-    L.refuse('RunCancelled', new.key)
+end
+
+-- Counts new messages of a run, which is made on first use.
+function L.join_run(tx, rid, name, count)
+  local run = tx.root .. ':run:' .. rid
+  if not L.hget(tx, run, 'name') then
+    L.hset(tx, run, 'name', name)
+    L.hset(tx, tx.root .. ':runs', rid, name)
   end
-  if not found[1] then
-    L.hset(tx, run, 'name', new.run)
-    L.hset(tx, tx.root .. ':runs', new.rid, new.run)
-  end
-  L.hincr(tx, run, 'total', 1)
-  L.zadd(tx, run .. ':m', 0, new.key)
+  L.hincr(tx, run, 'total', count)
+  L.mark(tx, 'runs', rid)
 end
 
 -- What the journal keeps of a message beside its body: keys, run, and times that count from now.
-local function options(tx, new)
+function L.kept_options(tx, new)
   local past = new.past
   local kept = {
-    dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay,
+    dk = new.dk, ok = new.ok, run = new.run, delay = past and past.available - tx.now or new.delay or 0,
     ttl = new.ttl,
   }
   if past then
@@ -118,105 +106,126 @@ local function options(tx, new)
 end
 
 local function insert(tx, new)
-  if call('HEXISTS', tx.m, new.key) == 1 then
-    L.refuse('IdTaken', new.key)
+  local key, queue, past = new.key, new.queue, new.past
+  if L.hget(tx, tx.m, key) then
+    L.refuse('IdTaken', key)
   end
-  local past = new.past
-  local created = past and past.created or tx.now
-  local body = new.queue .. struct.pack('>d', created) .. new.rest
-  local msg = {key = new.key, queue = new.queue, body = body, attempts = 0, x = {}}
+  local body = queue .. struct.pack('>d', past and past.created or tx.now) .. new.rest
+  local msg = {key = key, queue = queue, body = body, attempts = 0, available = tx.now, state = 'ready', x = {}}
   local x = msg.x
-  L.hset(tx, tx.m, new.key, body)
-  L.zadd(tx, L.at(tx, new.queue) .. 'a', 0, new.key)
-  local kept = tx.journal and new.kind ~= 'p' and options(tx, new)
-  L.enter(tx, 'enqueued', new.queue, new.key, nil, nil, nil, nil, body, kept)
-  if new.kind == 'p' then
-    msg.available, msg.state = tx.now, 'ready'
-    L.put_in(tx, msg)
+  L.hset(tx, tx.m, key, body)
+  L.zset(tx, L.at(tx, queue) .. 'a', key, 0)
+  if tx.journal then
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body, not new.plain and L.kept_options(tx, new))
+  end
+  if new.plain then
+    L.list(tx, msg, true)
     return msg.state
   end
-  join_run(tx, new)
+  if new.rid then
+    local run = tx.root .. ':run:' .. new.rid
+    if L.hget(tx, run, 'cancelled') and not (past and past.ended) then
+      L.refuse('RunCancelled', key)
+    end
+    L.join_run(tx, new.rid, new.run, 1)
+    L.zset(tx, run .. ':m', key, 0)
+  end
   x.dk, x.ok, x.run, x.rid = new.dk, new.ok, new.run, new.rid
-  local waiting = L.wait_for(tx, new)
+  local waiting = new.after and L.wait_for(tx, new) or 0
   if waiting > 0 then
     x.wo = waiting
   end
-  msg.available = past and past.available or tx.now + new.delay
   if past then
-    x.ex = past.expires
-  elseif new.ttl then
-    x.ex = tx.now + new.ttl
-  end
-  if past then
-    msg.attempts, x.er, x.fa = past.attempts, past.error, past.failed
+    msg.available, msg.attempts = past.available, past.attempts
+    x.ex, x.er, x.fa = past.expires, past.error, past.failed
     x.fo = past.forgiven > 0 and past.forgiven or nil
     x.hi = #past.history > 0 and past.history or nil
+  else
+    msg.available = tx.now + (new.delay or 0)
+    x.ex = new.ttl and tx.now + new.ttl
   end
-  msg.state = past and past.ended
-    or L.landing(tx, msg.available, x.ex, waiting, L.key_busy(tx, new.queue, new.ok))
+  msg.state = past and past.ended or L.landing(tx, msg.available, x.ex, waiting, L.key_busy(tx, queue, new.ok))
   x.st, x.at, x.av = msg.state, msg.attempts, msg.available
   if past and past.ended then
     x.en = past.ended_at
     local notes = tx.notes
     tx.notes = nil  -- that it ended is no news to whoever brings it
-    L.enter(tx, ENDINGS[msg.state], new.queue, new.key, msg.attempts, nil, nil, x.er)
+    L.enter(tx, ENDINGS[msg.state], queue, key, msg.attempts, nil, nil, x.er)
     tx.notes = notes
   elseif ENDINGS[msg.state] then
     x.en = tx.now
-    L.enter(tx, ENDINGS[msg.state], new.queue, new.key, msg.attempts)
+    L.enter(tx, ENDINGS[msg.state], queue, key, msg.attempts)
   end
   L.save(tx, msg)
-  L.put_in(tx, msg)
+  L.list(tx, msg, true)
   return msg.state
 end
 
-local function enqueue_one(tx, new, limit, reply)
+local function store(tx, new)
+  local state = insert(tx, new)
+  if state == 'ready' or state == 'blocked' then
+    L.loaded(tx, new.queue, 1)
+  end
+  return LETTERS[state]
+end
+
+-- The letter of what became of one message; a duplicate is shown in `existing`.
+local function enqueue_one(tx, new, limit, existing)
   if not (new.past and new.past.ended) then
-    if find_duplicate(tx, new, new.queue, reply) then
-      return
+    if find_duplicate(tx, new, new.queue, existing) then
+      return DUPLICATE
     end
-    if limit and limit.spill and find_duplicate(tx, new, limit.spill, reply) then
-      return
+    if limit and limit.spill and find_duplicate(tx, new, limit.spill, existing) then
+      return DUPLICATE
     end
-    if limit and limit.maxsize > 0 and L.load(tx, new.queue) >= limit.maxsize then
+    if limit and limit.maxsize > 0 and load_of(tx, new.queue) >= limit.maxsize then
       if limit.overflow == 'reject' then
         L.refuse('QueueFull', new.key)
       elseif limit.overflow == 'drop-newest' then
         count_dropped(tx, new.queue)
         tx.dropped[new.key] = true
-        reply[#reply + 1] = 'dropped'
-        return
+        return DROPPED
       elseif limit.overflow == 'drop-oldest' then
         drop_oldest(tx, new.queue)
       else
         new.queue = limit.spill
-        reply[#reply + 1] = 'diverted'
-        reply[#reply + 1] = insert(tx, new)
-        return
+        return string.upper(store(tx, new))
       end
     end
   end
-  reply[#reply + 1] = 'stored'
-  reply[#reply + 1] = insert(tx, new)
+  return store(tx, new)
 end
 
--- Applies the conditions and new messages of a commit; what became of each message.
-function L.enqueue(tx, read)
+-- The n-th message of a batch.
+function L.row(batch, n)
+  local new = {key = string.sub(batch.keys, n * 8 - 7, n * 8), queue = L.queue_of(batch, n), rest = batch.bodies[n]}
+  new.plain = true
+  for _, name in ipairs(OPTIONS) do
+    local column = batch[name]
+    new[name] = column and column[n]
+    new.plain = new.plain and new[name] == nil
+  end
+  return new
+end
+
+-- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals.
+function L.enqueue(tx, topics, limits, batch)
   tx.alias, tx.dropped = {}, {}
-  for _ = 1, read.number() do
-    local topic, version = read.text(), read.text()
-    if (call('HGET', L.at(tx, topic) .. 'q', 'subs') or '0') ~= version then
-      L.refuse('SubscriptionsChanged', topic)
+  for _, topic in ipairs(topics) do
+    if (call('HGET', L.at(tx, topic[1]) .. 'q', 'subs') or '0') ~= topic[2] then
+      L.refuse('SubscriptionsChanged', topic[1])
     end
   end
-  local limits = {}
-  for _ = 1, read.number() do
-    limits[read.text()] = {maxsize = read.number(), overflow = read.text(), spill = read.optional()}
+  if not batch then
+    return {'', {}}
   end
-  local reply = {}
-  for _ = 1, read.number() do
-    local new = L.read_new(read)
-    enqueue_one(tx, new, limits[new.queue], reply)
+  local letters, existing = L.enqueue_all(tx, batch, limits)
+  if not letters then
+    letters, existing = {}, {}
+    for n = 1, #batch.bodies do
+      local new = L.row(batch, n)
+      letters[n] = enqueue_one(tx, new, limits[new.queue], existing)
+    end
   end
-  return reply
+  return {table.concat(letters), existing}
 end

@@ -2,13 +2,6 @@
 
 local DUE_A_CLAIM = 500
 
-function L.read_lease(read)
-  return {
-    queue = read.text(), limit = read.number(), timeout = read.number(), by = read.optional(), most = read.number(),
-    consume = read.text() == '1', counted = read.text() == '1', ledger = read.optional(),
-  }
-end
-
 function L.is_paused(tx, queue, worker)
   local paused = call('HMGET', L.at(tx, queue) .. 'q', 'paused', 'paused:' .. (worker or ''))
   return paused[1] or (worker and paused[2])
@@ -29,12 +22,13 @@ function L.lease(tx, request, whole)
       break
     end
     if not whole then
-      if rest_are_leases and call('ZCARD', q .. 'r') > 0 then
+      if rest_are_leases and L.ask(tx, 'ZCARD', q .. 'r') > 0 then
         break
       end
       return reply, true
     end
   end
+  L.flush(tx)
   local popped = request.limit > 0 and call('ZPOPMIN', q .. 'r', request.limit) or {}
   if #popped == 0 then
     return reply, false
@@ -44,7 +38,7 @@ function L.lease(tx, request, whole)
     keys[#keys + 1] = string.sub(popped[n], 9)
   end
   L.claim(tx, q, request, keys, reply)
-  L.left(tx, queue)
+  L.mark(tx, 'rooms', queue)
   if request.by and request.counted then
     call('HINCRBY', q .. 'w', 'n' .. request.by, #keys)
   end
@@ -67,7 +61,7 @@ function L.claim(tx, q, request, keys, reply)
         call('ZREM', q .. 't', key)
       end
       if x.rid then
-        L.of_run(tx, x.rid)
+        L.mark(tx, 'runs', x.rid)
       end
       if request.ledger and x.dk then
         record = call('HGET', tx.root .. ':rec', request.ledger .. x.dk)
@@ -90,10 +84,10 @@ function L.claim(tx, q, request, keys, reply)
   end
 end
 
-function L.renew(tx, read)
-  local till, renewed = tx.now + read.number(), {}
-  for n = 1, read.number() do
-    local queue, key, token = read.text(), read.text(), read.number()
+function L.renew(tx, args)
+  local till, renewed = tx.now + args.timeout, {}
+  for n, lease in ipairs(args.leases) do
+    local queue, key, token = unpack(lease)
     local packed = call('HGET', tx.l, key)
     local l = packed and L.lease_of(packed)
     if l and l.queue == queue and l.token == token then

@@ -9,23 +9,53 @@ local function register(name, callback, flags)
   redis.register_function{function_name = PREFIX .. name, callback = run, flags = flags or {}}
 end
 
+function L.finish(tx)
+  L.flush(tx)
+  if tx.journal and #tx.journal > 0 then
+    L.write_journal(tx)
+  end
+  if tx.wakes or tx.rooms or tx.runs then
+    L.tell(tx)
+  end
+end
+
+-- `body` gets the call's context and its arguments, which come behind the time and the flags ('o': tell the caller of
+-- transitions). A refusal leaves everything as it was.
 local function write(name, body, flags)
-  register(name, L.writing(body), flags)
+  register(name, function(keys, args)
+    local tx
+    local ok, result = pcall(function()
+      tx = L.open(keys, args)
+      tx.notes = args[2] == 'o' and {} or nil
+      local result = body(tx, cmsgpack.unpack(args[3]))
+      L.finish(tx)
+      return result
+    end)
+    if ok then
+      return {L.text(tx.now), result or false, tx.notes or false}
+    end
+    if tx then
+      L.take_back(tx)
+    end
+    if type(result) == 'table' and result.refusal then
+      return {'!', unpack(result.refusal)}
+    end
+    error(result)
+  end, flags)
 end
 
 local function read(name, body)
-  register(name, L.reading(body), {'no-writes', 'allow-stale'})
+  write(name, body, {'no-writes', 'allow-stale'})
 end
 
 local DRAINS = {'allow-oom'}
 
 register('namespace', namespace)
-register('opened', opened, {'no-writes', 'allow-stale'})
 register('put', put)
-register('put_batch', put_batch)
 register('ack', ack, DRAINS)
 write('lease', lease, DRAINS)
 write('step', step, DRAINS)
+write('put_batch', put_batch)
 write('commit', commit)
 write('settle', commit, DRAINS)
 write('renew', L.renew, DRAINS)
@@ -36,7 +66,7 @@ write('cancel_run', L.cancel_run, DRAINS)
 write('pause', L.pause, DRAINS)
 write('heartbeat', L.heartbeat, DRAINS)
 write('subscribe', L.subscribe)
-write('name_queue', L.name_queue)
+write('name_queues', L.name_queues)
 write('enable_journal', L.enable_journal)
 write('disable_journal', L.disable_journal, DRAINS)
 write('prune_events', L.prune_events, DRAINS)
@@ -46,8 +76,8 @@ write('await_run', L.await_run, DRAINS)
 read('get', L.get)
 read('scan', L.scan)
 read('splits', L.splits)
-read('counts', function(tx, args) return L.count_list(tx, args.text()) end)
-read('stats', function(tx, args) return L.stats(tx, args.text()) end)
+read('counts', function(tx, args) return L.count_list(tx, args.queue) end)
+read('stats', L.stats)
 read('run', L.run)
 read('run_messages', L.run_messages)
 read('upstream', L.upstream)

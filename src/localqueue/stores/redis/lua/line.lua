@@ -1,68 +1,47 @@
 -- Moving messages between states, with everything that follows from it.
 
-function L.put_in(tx, msg)
-  local q, state, x = L.at(tx, msg.queue), msg.state, msg.x
-  if state == 'ready' then
-    L.zadd(tx, q .. 'r', L.score(msg.body), L.place(msg.available) .. msg.key)
-    L.came(tx, msg.queue)
+-- Lists a message wherever its state belongs, or takes it from there: a score or a value of false removes.
+function L.list(tx, msg, is_in)
+  local q, state, x, key, zero = L.at(tx, msg.queue), msg.state, msg.x, msg.key, is_in and 0
+  if state == 'inflight' then  -- a lease is given elsewhere
+    L.hset(tx, tx.l, key, false)
+    L.zset(tx, q .. 'i', key, false)
+  elseif state == 'ready' then
+    L.zset(tx, q .. 'r', L.place(msg.available) .. key, is_in and L.score(msg.body))
   else
-    L.zadd(tx, q .. state, x.en or 0, msg.key)
-    if state == 'blocked' then
-      L.zadd(tx, q .. 'b', 0, L.prefix(x.ok) .. msg.key)
-    end
+    L.zset(tx, q .. state, key, is_in and (x.en or 0))
+  end
+  if state == 'blocked' then
+    L.zset(tx, q .. 'b', L.prefix(x.ok) .. key, zero)
   end
   local due = L.due_at(state, msg.available, x.ex)
   if due then
-    L.zadd(tx, q .. 't', due, msg.key)
-    L.came(tx, msg.queue)
+    L.zset(tx, q .. 't', key, is_in and due)
   end
-  if x.ok and (state == 'ready' or state == 'delayed') then
-    L.hset(tx, q .. 'o', x.ok, msg.key)
-  end
-  if x.dk and not ENDINGS[state] then
-    L.hset(tx, q .. 'd', x.dk, msg.key)
-  end
-  if x.rid then
-    L.of_run(tx, x.rid)
-  end
-end
-
-function L.take_out(tx, msg)
-  local q, state, x = L.at(tx, msg.queue), msg.state, msg.x
-  if state == 'inflight' then
-    L.hdel(tx, tx.l, msg.key)
-    L.zrem(tx, q .. 'i', msg.key)
-  elseif state == 'ready' then
-    L.zrem(tx, q .. 'r', L.place(msg.available) .. msg.key)
-    L.left(tx, msg.queue)
-  else
-    L.zrem(tx, q .. state, msg.key)
-    if state == 'blocked' then
-      L.zrem(tx, q .. 'b', L.prefix(x.ok) .. msg.key)
-      L.left(tx, msg.queue)
-    end
-  end
-  if L.due_at(state, msg.available, x.ex) then
-    L.zrem(tx, q .. 't', msg.key)
+  if is_in and (due or state == 'ready') then
+    L.mark(tx, 'wakes', msg.queue)
+  elseif not is_in and (state == 'ready' or state == 'blocked') then
+    L.mark(tx, 'rooms', msg.queue)
   end
   if x.ok and HEADS[state] then
-    L.hdel(tx, q .. 'o', x.ok)
+    L.hset(tx, q .. 'o', x.ok, is_in and key)
   end
   if x.dk and not ENDINGS[state] then
-    L.hdel(tx, q .. 'd', x.dk)
+    L.hset(tx, q .. 'd', x.dk, is_in and key)
   end
   if x.rid then
-    L.of_run(tx, x.rid)
+    L.mark(tx, 'runs', x.rid)
   end
 end
 
 -- Puts a message into another state than inflight, ending its lease.
 function L.move(tx, msg, state, available, expires, err)
   local ends, was_ended, held = ENDINGS[state], ENDINGS[msg.state], L.holds_key(msg)
+  tx.loads = nil
   if ends and not was_ended and msg.said ~= ends then
     L.enter(tx, ends, msg.queue, msg.key, msg.attempts, nil, nil, err or (state == 'dead' and msg.x.er or nil))
   end
-  L.take_out(tx, msg)
+  L.list(tx, msg, false)
   local x = msg.x
   x.st, x.at, x.av, x.ex = state, msg.attempts, available, expires
   if err then
@@ -71,7 +50,7 @@ function L.move(tx, msg, state, available, expires, err)
   x.en = ends and tx.now or nil
   msg.state, msg.available, msg.lease = state, available, nil
   L.save(tx, msg)
-  L.put_in(tx, msg)
+  L.list(tx, msg, true)
   if ends and held then
     L.free_key(tx, msg.queue, x.ok)
   end
@@ -91,7 +70,7 @@ function L.landing(tx, available, expires, waiting, busy)
 end
 
 function L.key_busy(tx, queue, ordering)
-  return ordering ~= nil and call('HEXISTS', L.at(tx, queue) .. 'o', ordering) == 1
+  return ordering ~= nil and L.hget(tx, L.at(tx, queue) .. 'o', ordering) ~= false
 end
 
 -- Returns a message to delivery: ready, or whatever stands in its way.
@@ -104,7 +83,7 @@ end
 function L.free_key(tx, queue, ordering)
   local blocked, from = L.at(tx, queue) .. 'b', L.prefix(ordering)
   while true do
-    local first = call('ZRANGEBYLEX', blocked, '[' .. from, '(' .. from .. string.rep('\255', 9), 'LIMIT', 0, 1)[1]
+    local first = L.behind(tx, blocked, from, 1)[1]
     local msg = first and L.current(tx, string.sub(first, -8))
     if not msg then
       return
@@ -122,27 +101,27 @@ end
 
 -- Forgets whom a message waits for.
 function L.cut(tx, key)
-  local waits = call('ZRANGEBYLEX', tx.root .. ':dn', '[' .. key, '(' .. key .. string.rep('\255', 9))
+  local waits = L.behind(tx, tx.root .. ':dn', key)
   for _, edge in ipairs(waits) do
-    L.zrem(tx, tx.root .. ':dn', edge)
-    L.zrem(tx, tx.root .. ':up', string.sub(edge, 9) .. key)
+    L.zset(tx, tx.root .. ':dn', edge, false)
+    L.zset(tx, tx.root .. ':up', string.sub(edge, 9) .. key, false)
   end
 end
 
 -- Removes a message with all that belongs to it, but not the messages that wait for it.
 function L.delete(tx, msg)
   local held, x = L.holds_key(msg), msg.x
-  L.take_out(tx, msg)
-  L.hdel(tx, tx.m, msg.key)
-  L.zrem(tx, L.at(tx, msg.queue) .. 'a', msg.key)
+  L.list(tx, msg, false)
+  L.hset(tx, tx.m, msg.key, false)
+  L.zset(tx, L.at(tx, msg.queue) .. 'a', msg.key, false)
   if next(x) then
-    L.hdel(tx, tx.x, msg.key)
+    L.hset(tx, tx.x, msg.key, false)
   end
   if (x.wo or 0) > 0 then
     L.cut(tx, msg.key)
   end
   if x.rid then
-    L.zrem(tx, tx.root .. ':run:' .. x.rid .. ':m', msg.key)
+    L.zset(tx, tx.root .. ':run:' .. x.rid .. ':m', msg.key, false)
   end
   if held then
     L.free_key(tx, msg.queue, x.ok)

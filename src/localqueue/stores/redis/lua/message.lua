@@ -37,19 +37,18 @@ function L.extras(tx, keys)
 end
 
 function L.current(tx, key)
-  local body = call('HGET', tx.m, key)
+  local body = L.hget(tx, tx.m, key)
   if not body then
     return nil
   end
-  return L.message(key, body, call('HGET', tx.x, key), call('HGET', tx.l, key))
+  return L.message(key, body, L.hget(tx, tx.x, key), L.hget(tx, tx.l, key))
 end
 
 -- What Python makes a message of: four values.
 function L.show(tx, reply, key)
-  reply[#reply + 1] = key
-  reply[#reply + 1] = call('HGET', tx.m, key)
-  reply[#reply + 1] = call('HGET', tx.x, key)
-  reply[#reply + 1] = call('HGET', tx.l, key)
+  local at = #reply
+  reply[at + 1], reply[at + 2] = key, L.hget(tx, tx.m, key)
+  reply[at + 3], reply[at + 4] = L.hget(tx, tx.x, key), L.hget(tx, tx.l, key)
 end
 
 function L.show_all(tx, reply, keys)
@@ -117,18 +116,9 @@ function L.remember(tx, msg, event, err)
   msg.said = event
 end
 
--- Somebody should look at a queue, because a message came or a timer was set; or because there may be room.
-function L.came(tx, queue)
-  tx.wakes = tx.wakes or {}
-  tx.wakes[queue] = true
-end
-
-function L.left(tx, queue)
-  tx.rooms = tx.rooms or {}
-  tx.rooms[queue] = true
-end
-
-function L.of_run(tx, run)
-  tx.runs = tx.runs or {}
-  tx.runs[run] = true
+-- Somebody may have to be told: `wakes` of a queue that a message came to or a timer was set for, `rooms` of one that may
+-- have room now, `runs` of a run that changed.
+function L.mark(tx, kind, name)
+  tx[kind] = tx[kind] or {}
+  tx[kind][name] = true
 end

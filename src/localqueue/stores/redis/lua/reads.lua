@@ -2,19 +2,19 @@
 
 local STATES = {'ready', 'delayed', 'inflight', 'waiting', 'blocked', 'dead', 'expired', 'cancelled'}
 
-function L.get(tx, read)
-  local reply, key = {}, read.text()
-  L.show(tx, reply, key)
+function L.get(tx, args)
+  local reply = {}
+  L.show(tx, reply, args.key)
   return reply
 end
 
 -- Messages by ascending id behind `after` and up to `last`, of one live state or of all.
 local function by_id(tx, q, state, after, limit, last)
-  local reply, from, left = {}, after == '' and '-' or '(' .. after, limit
-  local to = last == '' and '+' or '[' .. last
-  local set = q .. ((state == '' or state == 'ready' or state == 'inflight') and 'a' or state)
+  local reply, from, left = {}, after and '(' .. after or '-', limit
+  local to = last and '[' .. last or '+'
+  local set = q .. ((not state or state == 'ready' or state == 'inflight') and 'a' or state)
   while left ~= 0 do
-    local size = (left > 0 and state == '') and math.min(left, CHUNK) or CHUNK
+    local size = (left > 0 and not state) and math.min(left, CHUNK) or CHUNK
     local keys = call('ZRANGEBYLEX', set, from, to, 'LIMIT', 0, size)
     if #keys == 0 then
       break
@@ -25,7 +25,7 @@ local function by_id(tx, q, state, after, limit, last)
     for n = 1, #found, 4 do
       local packed, lease = found[n + 2], found[n + 3]
       local is = lease and 'inflight' or packed and cmsgpack.unpack(packed).st or 'ready'
-      if left ~= 0 and (state == '' or state == is) then
+      if left ~= 0 and (not state or state == is) then
         local at = #reply
         reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = found[n], found[n + 1], packed, lease
         left = left - 1
@@ -38,7 +38,7 @@ end
 -- Messages that left delivery, by when they did.
 local function by_end(tx, q, state, after, limit)
   local from, keys = 0, {}
-  if after ~= '' then
+  if after then
     local rank = call('ZRANK', q .. state, after)
     if not rank then
       return {}
@@ -53,19 +53,19 @@ local function by_end(tx, q, state, after, limit)
   return reply
 end
 
-function L.scan(tx, read)
-  local q, state, after, limit = L.at(tx, read.text()), read.text(), read.text(), read.number()
-  if ENDINGS[state] then
-    return by_end(tx, q, state, after, limit)
+function L.scan(tx, args)
+  local q, state = L.at(tx, args.queue), args.state
+  if ENDINGS[state or ''] then
+    return by_end(tx, q, state, args.after, args.limit)
   end
-  return by_id(tx, q, state, after, limit, read.text())
+  return by_id(tx, q, state, args.after, args.limit, args.last)
 end
 
 -- The last of each of about equal parts of a queue's messages.
-function L.splits(tx, read)
-  local all, parts, found = L.at(tx, read.text()) .. 'a', read.number(), {}
+function L.splits(tx, args)
+  local all, found = L.at(tx, args.queue) .. 'a', {}
   local total = call('ZCARD', all)
-  parts = math.min(parts, total)
+  local parts = math.min(args.parts, total)
   for n = 1, parts do
     local at = math.floor(total * n / parts) - 1
     found[n] = call('ZRANGE', all, at, at)[1]
@@ -73,12 +73,8 @@ function L.splits(tx, read)
   return found
 end
 
-function L.run(tx, read)
-  return L.run_counts(tx, read.text())
-end
-
-function L.run_counts(tx, rid)
-  local run = tx.root .. ':run:' .. rid
+function L.run(tx, args)
+  local run = tx.root .. ':run:' .. args.run
   local meta = call('HMGET', run, 'total', 'done')
   if not meta[1] then
     return false
@@ -86,7 +82,7 @@ function L.run_counts(tx, rid)
   local counts, keys = {}, call('ZRANGE', run .. ':m', 0, -1)
   local extras, leases = L.fetch(tx.x, keys), L.fetch(tx.l, keys)
   for n = 1, #keys do
-    local state = leases[n] and 'inflight' or cmsgpack.unpack(extras[n]).st
+    local state = leases[n] and 'inflight' or cmsgpack.unpack(extras[n]).st or 'ready'
     counts[state] = (counts[state] or 0) + 1
   end
   local reply = {tonumber(meta[1]), tonumber(meta[2] or '0')}
@@ -96,28 +92,27 @@ function L.run_counts(tx, rid)
   return reply
 end
 
-function L.run_messages(tx, read)
-  local set, after, limit = tx.root .. ':run:' .. read.text() .. ':m', read.text(), read.number()
-  local keys = call('ZRANGEBYLEX', set, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit)
+function L.run_messages(tx, args)
+  local set = tx.root .. ':run:' .. args.run .. ':m'
+  local keys = call('ZRANGEBYLEX', set, args.after and '(' .. args.after or '-', '+', 'LIMIT', 0, args.limit)
   local reply = {}
   L.show_all(tx, reply, keys)
   return reply
 end
 
-function L.upstream(tx, read)
-  local queue, key = read.text(), read.text()
-  local body, found = call('HGET', tx.m, key), {}
-  if body and string.sub(body, 1, QUEUE) == queue then
-    for n, edge in ipairs(call('ZRANGEBYLEX', tx.root .. ':dn', '[' .. key, '(' .. key .. string.rep('\255', 9))) do
+function L.upstream(tx, args)
+  local body, found = call('HGET', tx.m, args.key), {}
+  if body and string.sub(body, 1, QUEUE) == args.queue then
+    for n, edge in ipairs(L.behind(tx, tx.root .. ':dn', args.key)) do
       found[n] = string.sub(edge, 9)
     end
   end
   return found
 end
 
-function L.records(tx, read)
-  local kind, after, limit = L.prefix(read.text()), read.text(), read.number()
-  local fields = call('ZRANGEBYLEX', tx.root .. ':recs', '(' .. kind .. after, '(' .. kind .. '\255', 'LIMIT', 0, limit)
+function L.records(tx, args)
+  local kind, recs = L.prefix(args.kind), tx.root .. ':recs'
+  local fields = call('ZRANGEBYLEX', recs, '(' .. kind .. args.after, '(' .. kind .. '\255', 'LIMIT', 0, args.limit)
   local values, reply = L.fetch(tx.root .. ':rec', fields), {}
   for n, field in ipairs(fields) do
     reply[n * 2 - 1], reply[n * 2] = string.sub(field, #kind + 1), values[n]
@@ -125,58 +120,11 @@ function L.records(tx, read)
   return reply
 end
 
-function L.subscriptions(tx, read)
-  local q = L.at(tx, read.text())
+function L.subscriptions(tx, args)
+  local q = L.at(tx, args.queue)
   return {call('HGET', q .. 'q', 'subs') or '0', call('HGETALL', q .. 'subs')}
 end
 
-function L.prunable(tx, read)
-  return call('ZCOUNT', L.at(tx, read.text()) .. read.text(), '-inf', tx.now - read.number())
-end
-
-function L.events(tx, read)
-  local after, limit, queue = read.number(), read.number(), read.text()
-  local from, found = string.format('(%.0f-0', after), {}
-  while #found ~= limit do
-    local size = (limit > 0 and queue == '') and math.min(CHUNK, limit - #found) or CHUNK
-    local entries = call('XRANGE', tx.root .. ':log', from, '+', 'COUNT', size)
-    if #entries == 0 then
-      break
-    end
-    for _, entry in ipairs(entries) do
-      if #found ~= limit and (queue == '' or entry[2][6] == queue) then
-        found[#found + 1] = entry
-      end
-    end
-    from = '(' .. entries[#entries][1]
-  end
-  return found
-end
-
--- The number of the last entry, and the name of the first that is kept.
-function L.journal_span(tx)
-  local first = call('XRANGE', tx.root .. ':log', '-', '+', 'COUNT', 1)[1]
-  return {call('HGET', tx.root, 'seq') or '0', first and first[1] or false}
-end
-
--- Whether one of the queues has something to lease for a worker, and else when the next timer is.
-function L.look(tx, read)
-  local worker, next_due = read.optional(), nil
-  for _ = 1, read.number() do
-    local queue = read.text()
-    if not L.is_paused(tx, queue, worker) then
-      local q = L.at(tx, queue)
-      if call('ZCARD', q .. 'r') > 0 then
-        return {1, false}
-      end
-      for _, timers in ipairs({'i', 't'}) do
-        local due = tonumber(call('ZRANGE', q .. timers, 0, 0, 'WITHSCORES')[2])
-        if due and due <= tx.now then
-          return {1, false}
-        end
-        next_due = due and math.min(due, next_due or due) or next_due
-      end
-    end
-  end
-  return {0, next_due and L.text(next_due - tx.now) or false}
+function L.prunable(tx, args)
+  return call('ZCOUNT', L.at(tx, args.queue) .. args.state, '-inf', tx.now - args.older_than)
 end

@@ -60,13 +60,9 @@ local function settle_one(tx, one)
 end
 
 -- Applies the settles of a commit; '1' or '0' for each.
-function L.settle(tx, read, strict)
+function L.settle(tx, settles, strict)
   local done = {}
-  for n = 1, read.number() do
-    local one = {
-      queue = read.text(), key = read.text(), action = read.text(), token = read.number(), delay = read.number(),
-      error = read.optional(), most = read.number(), forgive = read.text() == '1',
-    }
+  for n, one in ipairs(settles) do
     local settled = settle_one(tx, one)
     if strict and not settled then
       L.refuse('LeaseLost', n)
@@ -76,13 +72,16 @@ function L.settle(tx, read, strict)
   return table.concat(done)
 end
 
--- Acks with tokens, in a call that does nothing else that could be refused: all leases are looked at first.
-function L.check_acks(tx, queues, keys, tokens, strict)
-  local leases, done, good = L.fetch(tx.l, keys), {}, {}
-  local seen = {}
+-- Acks (queue, message, token) in a call that does nothing else that could be refused: all leases are looked at first.
+function L.check_acks(tx, acks, strict)
+  local keys, done, good, seen = {}, {}, {}, {}
+  for n, ack in ipairs(acks) do
+    keys[n] = ack[2]
+  end
+  local leases = L.fetch(tx.l, keys)
   for n, key in ipairs(keys) do
     local l = leases[n] and not seen[key] and L.lease_of(leases[n])
-    local current = l and l.queue == queues[n] and l.token == tokens[n]
+    local current = l and l.queue == acks[n][1] and l.token == acks[n][3]
     if strict and not current then
       L.refuse('LeaseLost', n)
     end

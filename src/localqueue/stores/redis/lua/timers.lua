@@ -1,6 +1,7 @@
 -- Delayed messages that became available, leases and lives that ran out. Nothing runs in the background: the first
 -- claim (or bounded put) after a timer passed settles it, a bounded number at a time.
 
+local TIMERS = {'i', 't'}  -- ends of leases, and all others
 local EXHAUSTED = '{"type":"AttemptsExhausted","module":"localqueue","message":"delivered %d times without an ack; '
   .. 'after the last delivery %s"}'
 
@@ -40,24 +41,36 @@ function L.fall(tx, key, max_attempts)
   L.move(tx, msg, outlived and 'expired' or 'ready', till, expires)
 end
 
--- Moves up to `limit` due messages of each kind on. Whether none is left, and whether all that are left are leases.
-function L.settle_due(tx, queue, max_attempts, limit)
-  local q = L.at(tx, queue)
-  local leases = call('ZRANGEBYSCORE', q .. 'i', '-inf', tx.now, 'LIMIT', 0, limit)
-  for n = 1, #leases do
-    L.fall(tx, leases[n], max_attempts)
-  end
-  local due = call('ZRANGEBYSCORE', q .. 't', '-inf', tx.now, 'LIMIT', 0, limit)
-  for n = 1, #due do
-    L.fall(tx, due[n], max_attempts)
-  end
-  return #leases < limit and #due < limit, #due < limit
+local function passed_before(one, other)
+  return one.at < other.at or (one.at == other.at and one.key < other.key)
 end
 
--- Whether the time to live of a message that nobody is working on is over; then it has left delivery.
+-- Moves up to `limit` due messages of each kind on, in the order in which their timers passed. Whether none is left, and
+-- whether all that are left are leases.
+function L.settle_due(tx, queue, max_attempts, limit)
+  local q, due, counts = L.at(tx, queue), {}, {}
+  for n, timers in ipairs(TIMERS) do
+    local found = L.ask(tx, 'ZRANGEBYSCORE', q .. timers, '-inf', tx.now, 'WITHSCORES', 'LIMIT', 0, limit)
+    for at = 1, #found, 2 do
+      due[#due + 1] = {key = found[at], at = tonumber(found[at + 1])}
+    end
+    counts[n] = #found / 2
+  end
+  table.sort(due, passed_before)
+  for _, one in ipairs(due) do
+    L.fall(tx, one.key, max_attempts)
+  end
+  return counts[1] < limit and counts[2] < limit, counts[2] < limit
+end
+
+-- Whether the time to live of a message that nobody is working on is over.
+function L.has_outlived(tx, msg)
+  return msg.x.ex ~= nil and msg.x.ex <= tx.now and L.is_due(tx, msg)
+end
+
+-- The same; then it has left delivery.
 function L.settle_if_outlived(tx, msg)
-  local expires = msg.x.ex
-  if not expires or expires > tx.now or not L.is_due(tx, msg) then
+  if not L.has_outlived(tx, msg) then
     return false
   end
   L.fall(tx, msg.key, nil)

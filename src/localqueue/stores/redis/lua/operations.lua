@@ -12,26 +12,18 @@ local function requeue(tx, msg, delay)
   L.land(tx, msg, tx.now + delay, expires, msg.x.wo)
 end
 
-function L.requeue(tx, read)
-  local queue, delay, all = read.text(), read.number(), read.text() == '1'
-  local keys = {}
-  if all then
-    keys = call('ZRANGE', L.at(tx, queue) .. 'dead', 0, -1)
-  else
-    for n = 1, read.number() do
-      keys[n] = read.text()
-    end
-  end
-  local count = 0
-  for _, key in ipairs(keys) do
+function L.requeue(tx, args)
+  tx.undo = {}
+  local queue, all, count = args.queue, not args.keys, 0
+  for _, key in ipairs(args.keys or call('ZRANGE', L.at(tx, queue) .. 'dead', 0, -1)) do
     local msg = L.current(tx, key)
     if msg and msg.queue == queue and ENDINGS[msg.state] then
-      if msg.x.dk and call('HEXISTS', L.at(tx, queue) .. 'd', msg.x.dk) == 1 then
+      if msg.x.dk and L.hget(tx, L.at(tx, queue) .. 'd', msg.x.dk) then
         if not all then
           L.refuse('DedupeKeyInUse', key, msg.x.dk)
         end
       else
-        requeue(tx, msg, delay)
+        requeue(tx, msg, args.delay)
         count = count + 1
       end
     end
@@ -58,7 +50,7 @@ local function remove(tx, queue, keys, why)
       end
       if x.rid then
         call('ZREM', tx.root .. ':run:' .. x.rid .. ':m', key)
-        L.of_run(tx, x.rid)
+        L.mark(tx, 'runs', x.rid)
       end
     end
     call('HSET', tx.root .. ':gone', unpack(gone))
@@ -68,18 +60,18 @@ local function remove(tx, queue, keys, why)
   end
 end
 
-function L.prune(tx, read)
-  local queue, state, before = read.text(), read.text(), tx.now - read.number()
+function L.prune(tx, args)
+  local queue, state = args.queue, args.state
   local q = L.at(tx, queue)
-  local keys = call('ZRANGEBYSCORE', q .. state, '-inf', before)
+  local keys = call('ZRANGEBYSCORE', q .. state, '-inf', tx.now - args.older_than)
   remove(tx, queue, keys, 'pruned')
   L.many('ZREM', q .. state, keys)
   L.many('ZREM', q .. 'a', keys)
   return #keys
 end
 
-function L.purge(tx, read)
-  local queue = read.text()
+function L.purge(tx, args)
+  local queue = args.queue
   local q = L.at(tx, queue)
   local keys = call('ZRANGE', q .. 'a', 0, -1)
   remove(tx, queue, keys, 'purged')
@@ -89,18 +81,17 @@ function L.purge(tx, read)
     call('UNLINK', q .. name)
   end
   call('HDEL', q .. 'q', 'dropped')
-  L.left(tx, queue)
+  L.mark(tx, 'rooms', queue)
   return #keys
 end
 
-function L.cancel_run(tx, read)
-  local rid = read.text()
-  local run = tx.root .. ':run:' .. rid
-  if call('EXISTS', run) == 0 or not call('HGET', run, 'name') then
+function L.cancel_run(tx, args)
+  local run = tx.root .. ':run:' .. args.run
+  if not call('HGET', run, 'name') then
     return 0
   end
   call('HSETNX', run, 'cancelled', L.text(tx.now))
-  L.of_run(tx, rid)
+  L.mark(tx, 'runs', args.run)
   local cancelled = 0
   for _, key in ipairs(call('ZREVRANGE', run .. ':m', 0, -1)) do
     local msg = L.current(tx, key)
@@ -111,31 +102,29 @@ function L.cancel_run(tx, read)
   return cancelled
 end
 
-function L.pause(tx, read)
-  local queue, worker, on = read.text(), read.optional(), read.text() == '1'
-  local field = worker and 'paused:' .. worker or 'paused'
-  if on then
-    call('HSETNX', L.at(tx, queue) .. 'q', field, L.text(tx.now))
+function L.pause(tx, args)
+  local settings = L.at(tx, args.queue) .. 'q'
+  local field = args.worker and 'paused:' .. args.worker or 'paused'
+  if args.on then
+    call('HSETNX', settings, field, L.text(tx.now))
   else
-    call('HDEL', L.at(tx, queue) .. 'q', field)
-    L.came(tx, queue)
+    call('HDEL', settings, field)
+    L.mark(tx, 'wakes', args.queue)
   end
-  return true
 end
 
-function L.heartbeat(tx, read)
-  local w, worker, leases = L.at(tx, read.text()) .. 'w', read.text(), read.number()
-  call('HSET', w, 's' .. worker, L.text(tx.now))
-  if leases ~= 0 then
-    call('HINCRBY', w, 'n' .. worker, leases)
+function L.heartbeat(tx, args)
+  local w = L.at(tx, args.queue) .. 'w'
+  call('HSET', w, 's' .. args.worker, L.text(tx.now))
+  if args.leases ~= 0 then
+    call('HINCRBY', w, 'n' .. args.worker, args.leases)
   end
-  return true
 end
 
-function L.subscribe(tx, read)
-  local q, subscriber, on = L.at(tx, read.text()), read.text(), read.text() == '1'
+function L.subscribe(tx, args)
+  local q, subscriber = L.at(tx, args.queue), args.subscriber
   local changed
-  if on then
+  if args.on then
     local n = tonumber(call('HGET', q .. 'q', 'subn') or '0') + 1
     changed = call('HSETNX', q .. 'subs', subscriber, n)
     if changed == 1 then
@@ -150,46 +139,8 @@ function L.subscribe(tx, read)
   return changed
 end
 
-function L.name_queue(tx, read)
-  for _ = 1, read.number() do
-    call('HSETNX', tx.root .. ':names', read.text(), read.text())
-  end
-  return true
-end
-
-function L.enable_journal(tx, read)
-  local seconds, events = read.number(), read.number()
-  call('HSET', tx.root, 'journal', '1')
-  call('HDEL', tx.root, 'keep_seconds', 'keep_events')
-  if seconds then
-    call('HSET', tx.root, 'keep_seconds', L.text(seconds))
-  end
-  if events then
-    call('HSET', tx.root, 'keep_events', string.format('%.0f', events))
-  end
-  return true
-end
-
-function L.disable_journal(tx)
-  call('HSET', tx.root, 'journal', '0')
-  return true
-end
-
-function L.prune_events(tx, read)
-  local before, last, log, from, removed = tx.now - read.number(), read.text(), tx.root .. ':log', '-', 0
-  while true do
-    local entries = call('XRANGE', log, from, last, 'COUNT', CHUNK)
-    if #entries == 0 then
-      return removed
-    end
-    local old = {}
-    for _, entry in ipairs(entries) do
-      if tonumber(entry[2][2]) <= before then
-        old[#old + 1] = entry[1]
-      end
-    end
-    L.many('XDEL', log, old)
-    removed = removed + #old
-    from = '(' .. entries[#entries][1]
+function L.name_queues(tx, args)
+  for queue, name in pairs(args.names) do
+    call('HSETNX', tx.root .. ':names', queue, name)
   end
 end

@@ -1,8 +1,9 @@
-"""The exceptions a commit is refused with."""
+"""The exceptions of the port: for what the server answers with, and for what a function refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from localqueue.errors import (
     CircularDependency,
@@ -11,15 +12,86 @@ from localqueue.errors import (
     NotWaiting,
     QueueError,
     QueueFull,
+    QueueStoreError,
+    QueueStoreFullError,
+    QueueStoreLockedError,
+    QueueStoreReadOnlyError,
+    QueueStoreUnavailableError,
     RecordConflict,
     RunCancelled,
     SubscriptionsChanged,
     UnknownMessage,
 )
 from localqueue.stores.port import Changes, NewMessage
-from localqueue.stores.redis.calling import Refused
 
 KeyOf = Callable[[str], bytes]
+
+#: Answers of a server that has not executed the command but may in a moment.
+PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"})
+
+#: The driver takes the code from the text of those it has a class for.
+_CODES = {
+    "AskError": "ASK",
+    "AuthenticationError": "NOAUTH",
+    "BusyLoadingError": "LOADING",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+
+
+class Refused(Exception):
+    """The function changed nothing; `name` is that of the exception it asks for."""
+
+    def __init__(self, name: str, details: list[Any]) -> None:
+        super().__init__(name, *details)
+        self.name = name
+        self.details = details
+
+
+def code_of(error: Exception) -> str:
+    """The code of an error that the server answered with."""
+    return _CODES.get(type(error).__name__) or str(error).partition(" ")[0]
+
+
+def translate(error: Exception, url: str) -> QueueStoreError:
+    """What the caller gets for an error that the server answered with."""
+    code = code_of(error)
+    if code == "OOM":
+        return QueueStoreFullError(
+            f"the Redis server at {url} has used up its maxmemory and nothing was stored; raise it or drain a queue: "
+            f"{error}",
+            path=url,
+        )
+    if code in ("READONLY", "NOREPLICAS"):
+        return QueueStoreReadOnlyError(
+            f"the Redis server at {url} takes no writes, it is a replica or has none: connect to the primary: {error}",
+            path=url,
+        )
+    if code == "MISCONF":
+        return QueueStoreFullError(
+            f"the Redis server at {url} can not write to its disk and takes no changes: {error}", path=url
+        )
+    if code == "BUSY":
+        return QueueStoreLockedError(
+            f"the Redis server at {url} is kept busy by a script or function; end it with FUNCTION KILL: {error}",
+            path=url,
+        )
+    if code in PASSING or code in ("MOVED", "ASK"):
+        return unavailable(url, error)
+    if code in ("NOAUTH", "NOPERM"):
+        return QueueStoreError(f"the Redis server at {url} refuses this user: {error}", path=url)
+    return QueueStoreError(f"the Redis server at {url} answered: {error}", path=url)
+
+
+def unavailable(url: str, error: BaseException) -> QueueStoreUnavailableError:
+    return QueueStoreUnavailableError(
+        f"the Redis server at {url} can not be reached or went away: {str(error) or type(error).__name__}", path=url
+    )
 
 
 def explain(refused: Refused, changes: Changes, key_of: KeyOf, name_of: Callable[[bytes], str]) -> QueueError:

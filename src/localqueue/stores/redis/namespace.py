@@ -1,4 +1,4 @@
-"""Calling the library for one namespace: time, names, refusals and transitions."""
+"""Calling the functions for one namespace: time, names, ids, refusals and transitions."""
 
 from __future__ import annotations
 
@@ -6,40 +6,29 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
-from localqueue.ids import Mint
-from localqueue.stores.observing import Observed
 from localqueue.stores.port import StoredMessage, Transition
-from localqueue.stores.redis import values
-from localqueue.stores.redis.link import Link
-from localqueue.stores.redis.names import digest
+from localqueue.stores.redis import rows
+from localqueue.stores.redis.connection import Connections
+from localqueue.stores.redis.errors import Refused
+from localqueue.stores.redis.schema import VERSION, digest
+from localqueue.stores.shell import Shell
 from localqueue.stores.wake import Wake
 
 _REFUSED = b"!"
-VERSION = b"1"  # of the data, as in `lua/base.lua`
 
 
-class Refused(Exception):
-    """The function changed nothing; `name` is that of the exception it asks for."""
-
-    def __init__(self, name: str, details: list[Any]) -> None:
-        super().__init__(name, *details)
-        self.name = name
-        self.details = details
-
-
-class Calls(Observed):
+class Namespace(Shell):
     """What the parts of the store share. A queue is known by the digest of its name."""
 
-    ids: Mint
-    _link: Link
+    _server: Connections
     _root: bytes
     _keys: tuple[bytes, ...]
     _proof: bytes  # by which the server knows that the namespace is still the one that was opened
     _clock: Callable[[], float] | None
     _wake: Wake
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, namespace: str, durability: str, read_only: bool) -> None:
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         self._digests: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         self._made: set[str] = set()  # queues that the server knows by name
@@ -48,24 +37,24 @@ class Calls(Observed):
         """The time of a test's clock; '' has the server look at its own."""
         return b"" if self._clock is None else repr(float(self._clock())).encode()
 
-    def _raw(self, name: str, *arguments: bytes, again: bool = False) -> Any:
-        answer = self._link.call(name, (*self._keys, *arguments, self._proof), again=again)
+    def _raw(self, name: str, *arguments: bytes, reads: bool = False, again: bool = False) -> Any:
+        if self.read_only and not reads:
+            self._require_writable()
+        answer = self._server.call(name, (*self._keys, *arguments, self._proof), reads=reads, again=again)
         if type(answer) is list and answer and answer[0] == _REFUSED:
             raise self._refusal(answer)
         return answer
 
     def _refusal(self, answer: list[Any]) -> Exception:
-        name = answer[1].decode()
+        name, shown = answer[1].decode(), self._server.shown
         if name != "Version":
             return Refused(name, answer[2:])
         if not answer[2]:
             return QueueStoreError(
-                f"the namespace was removed from the Redis server at {self._link.shown}; open the store again",
-                path=self._link.shown,
+                f"the namespace was removed from the Redis server at {shown}; open the store again", path=shown
             )
         return QueueStoreVersionError(
-            f"the namespace at {self._link.shown} has data version {answer[2].decode()}, which a newer release wrote",
-            path=self._link.shown,
+            f"the namespace at {shown} has data version {answer[2].decode()}, which a newer release wrote", path=shown
         )
 
     def _require(self, version: bytes | None, proof: bytes | None) -> None:
@@ -73,25 +62,25 @@ class Calls(Observed):
         if version != VERSION or proof != self._proof:
             raise self._refusal([_REFUSED, b"Version", b"" if version == VERSION else version or b""])
 
-    def _write(self, name: str, *arguments: bytes, undo: bool = False, again: bool = False) -> tuple[float, Any]:
+    def _write(self, function: str, again: bool = False, **arguments: Any) -> tuple[float, Any]:
         """Call a function that writes; the store's time and the result."""
         seen = self._watched.seen
-        flags = (b"o" if seen is not None else b"") + (b"u" if undo else b"")
-        now, result, notes = self._raw(name, self._time(), flags, *arguments, again=again)
+        flags = b"" if seen is None else b"o"
+        now, result, notes = self._raw(function, self._time(), flags, rows.pack(arguments), again=again)
         at = float(now)
         if seen is not None and notes:
             seen += [self._transition(note, at) for note in notes]
         return at, result
 
-    def _read(self, name: str, *arguments: bytes) -> tuple[float, Any]:
-        answer = self._raw(name, self._time(), *arguments, again=True)
+    def _read(self, function: str, **arguments: Any) -> tuple[float, Any]:
+        answer = self._raw(function, self._time(), b"", rows.pack(arguments), reads=True, again=True)
         return float(answer[0]), answer[1]
 
     def _transition(self, note: list[Any], at: float) -> Transition:
         kind, queue, key, attempt, by, since, error = note
         return Transition(
-            kind.decode(), self._name_of(queue), self._id_of(key), at, int(attempt), values.text(by),
-            values.real(since), values.from_json(error),
+            kind.decode(), self._name_of(queue), self._id_of(key), at, int(attempt), rows.text(by),
+            rows.real(since), rows.from_json(error),
         )  # fmt: skip
 
     # names
@@ -110,25 +99,27 @@ class Calls(Observed):
         return self._digests[name]
 
     def _make(self, names: Iterable[str]) -> None:
-        new = [name for name in dict.fromkeys(names) if name not in self._made]
+        new = {self._digest(name): name for name in dict.fromkeys(names) if name not in self._made}
         if new:
-            pairs = [part for name in new for part in (self._digest(name), name.encode())]
-            self._raw("name_queue", b"", b"", str(len(new)).encode(), *pairs, again=True)
-            self._made.update(new)
+            self._write("name_queues", again=True, names=new)
+            self._made.update(new.values())
 
     def _name_of(self, queue: bytes) -> str:
         known = self._names.get(queue)
         if known is None:
-            found = self._link.command(b"HGET", self._root + b":names", queue)
+            found = self._server.ask(b"HGET", self._root + b":names", queue, again=True)
             known = self._names[queue] = "" if found is None else found.decode()
         return known
+
+    def _touched(self, *queues: str) -> None:
+        """Have those in this process look who wait for these; the server tells all others."""
+        self._wake.touched([self._digest(name).decode() for name in queues])
 
     # ids
 
     def _key(self, message_id: str) -> bytes:
         """The key inside an id, or '' for anything else."""
-        key = self.ids.key_of(message_id)
-        return b"" if key is None else key.to_bytes(8)
+        return rows.key_of(self.ids, message_id)
 
     def _id_of(self, key: bytes) -> str:
         return self.ids.id_of(int.from_bytes(key))
@@ -136,6 +127,6 @@ class Calls(Observed):
     def _messages(self, found: list[Any]) -> list[StoredMessage]:
         """Messages from the groups of four that `show` makes."""
         return [
-            values.stored_message(self.ids, self._name_of(values.queue_of(found[n + 1])), *found[n : n + 4])
+            rows.stored_message(self.ids, self._name_of(rows.queue_of(found[n + 1])), *found[n : n + 4])
             for n in range(0, len(found), 4)
         ]

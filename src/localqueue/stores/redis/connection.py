@@ -1,0 +1,310 @@
+"""The way to the server: connections for any number of threads, and what to do when one of them breaks.
+
+The driver connects, authenticates, encrypts and parses; its pool and its client are not used, because they would cost
+more than a call (`benchmarks/on_servers/resp_client.py`).
+
+A command that was answered with an error was not executed and may be sent again, if another answer is to be expected:
+while the server loads its data, after a slot of a cluster has moved, when a function is not there yet. A command whose
+answer never came may have been executed; it is sent again only if the caller says that this does no harm.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from localqueue.errors import QueueStoreClosedError, QueueStoreError
+from localqueue.stores.redis.errors import PASSING, code_of, translate, unavailable
+from localqueue.stores.redis.schema import FUNCTIONS, LIBRARY
+
+_MOST_IDLE = 64
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.2
+_MOST_HOPS = 5
+_FOR_A_POOL = ("max_connections", "timeout")
+
+Address = tuple[str, int]
+Command = tuple[bytes, ...]
+
+
+def pack(command: Command) -> bytes:
+    """A command as the protocol wants it. The driver does the same, but takes longer for it than the rest of a call."""
+    return b"*%d\r\n" % len(command) + b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in command])
+
+
+def send(connection: Any, *command: bytes) -> None:
+    connection.send_packed_command((pack(command),), check_health=False)
+
+
+def load() -> Any:
+    """The driver, or a `RuntimeError` that says how to install it."""
+    try:
+        import msgpack  # noqa: F401
+        import redis
+    except ImportError as error:
+        raise RuntimeError(
+            'Redis support requires the optional dependency; install with `pip install "localqueue[redis]"`'
+        ) from error
+    return redis
+
+
+def without_password(url: str) -> str:
+    """The address for messages: a user stays, a password or a secret in the query does not."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    return f"{parts.scheme}://{name + at if name else ''}{host}{parts.path}"
+
+
+class Connections:
+    def __init__(self, url: str, *, timeout: float) -> None:
+        self.shown = without_password(url)
+        self._redis = load()
+        self._answers = (
+            *(self._redis.exceptions.ResponseError, self._redis.exceptions.BusyLoadingError),
+            self._redis.exceptions.AuthenticationError,
+        )
+        self._timeout = timeout
+        self._options = self._connection_options(url)
+        self._class = self._options.pop("connection_class", self._redis.Connection)
+        self._idle: deque[Any] = deque()
+        self._all: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._tracking = threading.Lock()
+        self._closed = False
+        self.node: Address | None = None  # where the namespace's slot is, when that is not where the url leads
+        self.is_cluster = False
+        self.others: list[Address] = []  # more nodes of the same cluster, for when this one is gone
+
+    def _connection_options(self, url: str) -> dict[str, Any]:
+        try:
+            parsed = self._redis.connection.parse_url(url.replace("+cluster://", "://", 1))
+        except ValueError:  # its text may show a part of the password
+            raise ValueError(f"can not open {self.shown!r}: use redis://host:6379/0, rediss:// or unix://") from None
+        options: dict[str, Any] = {name: value for name, value in parsed.items() if name not in _FOR_A_POOL}
+        options.update(protocol=2, decode_responses=False, retry=None, retry_on_timeout=False, health_check_interval=0)
+        options.setdefault("socket_timeout", self._timeout)
+        if "path" not in options:  # not a unix socket
+            options.setdefault("socket_connect_timeout", min(self._timeout, 5.0))
+            options.setdefault("socket_keepalive", True)
+        return options
+
+    def adopt(self, other: Connections) -> None:
+        """Know the cluster as another does."""
+        self.is_cluster, self.node, self.others = other.is_cluster, other.node, list(other.others)
+
+    # asking
+
+    def call(self, name: str, parts: Sequence[bytes], *, reads: bool = False, again: bool = False) -> Any:
+        """Call a function of the library; `parts` begin with the number of keys."""
+        return self.ask(b"FCALL_RO" if reads else b"FCALL", FUNCTIONS[name], *parts, again=again)
+
+    def ask(self, *command: bytes, again: bool = False) -> Any:
+        """The answer to one command."""
+        node, patience = None, None
+        while True:
+            try:
+                return self._once(command, node)
+            except self._answers as error:
+                patience = patience or _Patience(self._timeout)
+                node = self._next_node(error, patience)
+            except self._redis.exceptions.RedisError as error:
+                self._drop_idle()  # the server went away: the others are no better
+                self._require_open()
+                if not again:
+                    raise unavailable(self.shown, error) from error
+                again = False
+
+    def _once(self, command: Command, node: Address | None = None) -> Any:
+        """Ask where the namespace is, or this once another node."""
+        connection = self._take() if node is None else self._connect(node)
+        try:
+            if node is not None:
+                send(connection, b"ASKING")
+                connection.read_response()
+            send(connection, *command)
+            answer = connection.read_response()
+        except self._redis.exceptions.ResponseError:
+            self._give(connection) if node is None else connection.disconnect()
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._give(connection) if node is None else connection.disconnect()
+        return answer
+
+    def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
+        """The server has not executed the command: where to ask next, after a rest perhaps, or the error made ours."""
+        code, node = code_of(error), None
+        if code == "ASK":
+            node = _address(error)
+        elif code == "MOVED":
+            self.node = _address(error)
+            self._drop_idle()
+        elif "Function not found" in str(error):
+            self.load_library()
+        elif code not in PASSING:
+            raise translate(error, self.shown) from None
+        if not patience.goes_on(passing=code in PASSING):
+            raise translate(error, self.shown) from None
+        return node
+
+    def snapshot(self, watched: Sequence[bytes], plan: Callable[[Callable[..., Any]], Sequence[Command]]) -> list[Any]:
+        """The answers to commands that the server executes at one moment.
+
+        `plan` says which, after asking what it needs to know for that; it is asked again when a watched key changes
+        before the commands are executed.
+        """
+        self.ask(b"EXISTS", watched[0], again=True)  # so that the slot of a cluster is looked for where it is
+        connection = self._take()
+
+        def ask(*command: bytes) -> Any:
+            send(connection, *command)
+            return connection.read_response()
+
+        try:
+            while True:
+                ask(b"WATCH", *watched)
+                commands = plan(ask)
+                connection.send_packed_command([pack(one) for one in ((b"MULTI",), *commands, (b"EXEC",))])
+                *_, answers = [connection.read_response() for _ in range(len(commands) + 2)]
+                if answers is not None:
+                    break
+            for failure in (one for one in answers if isinstance(one, Exception)):
+                raise failure
+        except self._answers as error:
+            connection.disconnect()
+            raise translate(error, self.shown) from None
+        except self._redis.exceptions.RedisError as error:
+            connection.disconnect()
+            raise unavailable(self.shown, error) from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._give(connection)
+        return list(answers)
+
+    def load_library(self) -> None:
+        """Hand the library to the server. Its name is a digest of its text: one that is there already is the same."""
+        try:
+            self._once((b"FUNCTION", b"LOAD", LIBRARY))
+        except self._answers as error:
+            if "already exists" in str(error):
+                return
+            if "unknown command" in str(error).lower():
+                raise QueueStoreError(
+                    f"the Redis server at {self.shown} has no FUNCTION command: version 7.0 or newer is needed",
+                    path=self.shown,
+                ) from None
+            raise translate(error, self.shown) from None
+
+    # connections
+
+    def _take(self) -> Any:
+        self._require_open()
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return self._connect(self.node)
+            if not self._is_stale(connection):
+                return connection
+            connection.disconnect()
+
+    def _is_stale(self, connection: Any) -> bool:
+        """Whether the server has closed the connection, or said something that nobody asked for."""
+        try:
+            return bool(connection.can_read(0))
+        except self._redis.exceptions.RedisError:
+            return True
+
+    def _give(self, connection: Any) -> None:
+        if len(self._idle) >= _MOST_IDLE:
+            connection.disconnect()
+        else:
+            self._idle.append(connection)
+        if self._closed:  # `close()` has passed by while it was in use
+            self._drop_idle()
+
+    def _connect(self, address: Address | None) -> Any:
+        """A new connection to a node; if it is gone, to where the url leads, and then to any other that is known."""
+        tried: list[Address | None] = [address] if address is None else [address, None]
+        tried += [other for other in self.others if other not in tried]
+        failure: Exception | None = None
+        for one in tried:
+            try:
+                return self._new(one)
+            except (self._redis.exceptions.RedisError, OSError) as error:
+                failure = failure or error
+        assert failure is not None
+        if isinstance(failure, self._redis.exceptions.AuthenticationError):
+            raise QueueStoreError(f"the Redis server at {self.shown} refuses this user: {failure}", path=self.shown)
+        raise unavailable(self.shown, failure) from failure
+
+    def _new(self, address: Address | None) -> Any:
+        options = dict(self._options)
+        if address is not None:
+            host, port = address
+            options.update(host=host or options.get("host", "localhost"), port=port)
+        connection = self._class(**options)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        with self._tracking:
+            self._all.add(connection)
+        return connection
+
+    def new(self) -> Any:
+        """A connection of the caller's own, which outlives this store if it likes."""
+        return self._connect(self.node)
+
+    def _drop_idle(self) -> None:
+        while True:
+            try:
+                self._idle.pop().disconnect()
+            except IndexError:
+                return
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise QueueStoreClosedError(f"the store at {self.shown} is closed", path=self.shown)
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop_idle()
+
+    def abandon(self) -> None:
+        """In a child: what was inherited belongs to the parent, and is let go of without a word."""
+        for connection in list(self._all):
+            connection.disconnect()
+        self._idle.clear()
+        self._all = weakref.WeakSet()
+        self._tracking = threading.Lock()
+
+
+class _Patience:
+    """How long a command is sent again: at once a few times when it is told where to go, else with growing pauses."""
+
+    def __init__(self, timeout: float) -> None:
+        self._deadline = time.monotonic() + timeout
+        self._pause, self._hops = _SHORTEST_PAUSE, 0
+
+    def goes_on(self, *, passing: bool) -> bool:
+        self._hops += 1
+        if passing or self._hops > _MOST_HOPS:
+            if time.monotonic() > self._deadline:
+                return False
+            time.sleep(random.uniform(self._pause / 2, self._pause))
+            self._pause, self._hops = min(self._pause * 2, _LONGEST_PAUSE), 0
+        return True
+
+
+def _address(error: Exception) -> Address:
+    host, _, port = str(error).split()[-1].rpartition(":")
+    return host, int(port)

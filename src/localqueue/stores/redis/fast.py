@@ -1,0 +1,120 @@
+"""The everyday calls: plain messages and a worker's step, each a function with as few commands as it can do with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from localqueue.errors import QueueStoreUnavailableError
+from localqueue.ids import IdRange
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    Enqueued,
+    LeaseRequest,
+    NewMessage,
+    Payload,
+    RecordWrite,
+    StoredMessage,
+)
+from localqueue.stores.redis import rows
+from localqueue.stores.redis.errors import Refused, explain
+from localqueue.stores.redis.namespace import Namespace
+
+
+class Fast(Namespace):
+    def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        name, body = self._queue(queue), rows.tail(payload, codec)
+        while True:
+            key = self.ids.reserve()
+            try:
+                now = self._raw("put", self._time(), name, key.to_bytes(8), body, b"0")
+                break
+            except Refused:  # another process minted the same key
+                continue
+        self._wake.touched((name.decode(),))
+        return self.ids.id_of(key), float(now)
+
+    def _put(self, message: NewMessage) -> Committed:
+        """A plain message with an id of its own."""
+        key = rows.own_keys(self.ids, (message.id,))
+        body = rows.tail(message.payload, message.codec, message.priority, message.headers)
+        queue = self._queue(message.queue)
+        now = self._raw("put", self._time(), queue, key, body, str(-message.priority).encode())
+        self._wake.touched((queue.decode(),))
+        return Committed([Enqueued("stored", "ready", float(now))])
+
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        name, bodies = self._queue(queue), [rows.tail(payload, codec) for payload in payloads]
+        writes, _ = rows.record_writes(self.ids, records)
+        while True:
+            first = self.ids.reserve(len(payloads))
+            keys = range(first, first + len(payloads))
+            batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
+            try:
+                now, _ = self._write("put_batch", batch=batch, records=writes)
+                break
+            except Refused as refused:
+                if refused.name != "IdTaken":
+                    raise explain(refused, Changes(records=records), self._key, self._name_of) from None
+        self._wake.touched((name.decode(),))
+        return IdRange(self.ids, keys), now
+
+    def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        name = self._digest(queue)
+        arguments = (self._time(), name, self._key(message_id), str(token).encode())
+        try:
+            acked = bool(self._raw("ack", *arguments))
+        except QueueStoreUnavailableError:
+            # Sent again, it tells what became of it only if it can still be done.
+            if not self._raw("ack", *arguments):
+                raise
+            acked = True
+        if acked:
+            self._wake.touched((name.decode(),))
+        return acked
+
+    def _step(self, changes: Changes) -> Committed:
+        acks = [(self._digest(one.queue), self._key(one.id), one.token) for one in changes.settle]
+        records, versions = rows.record_writes(self.ids, changes.records)
+        request = None if changes.lease is None else rows.lease(self._digest, changes.lease)
+        now, (settled, leased) = self._write("step", strict=changes.strict, acks=acks, records=records, lease=request)
+        self._tell(changes)
+        return Committed([], flags(settled), self._leased(changes.lease, leased, now), versions)
+
+    def _tell(self, changes: Changes) -> None:
+        names = {message.queue for message in changes.enqueue}
+        names.update(one.queue for one in changes.settle)
+        if changes.lease is not None:
+            names.add(changes.lease.queue)
+        self._touched(*names)
+
+    def lease(self, request: LeaseRequest) -> list[StoredMessage]:
+        arguments = rows.lease(self._digest, request)
+        while True:
+            now, (found, again) = self._write("lease", **arguments)
+            if not again:
+                break
+        if found:
+            self._touched(request.queue)
+        return self._leased(request, found, now)
+
+    def _leased(self, request: LeaseRequest | None, found: list[Any], now: float) -> list[StoredMessage]:
+        if request is None:
+            return []
+        queue, until, by, ids = request.queue, now + request.timeout, request.leased_by, self.ids
+        messages = []
+        for n in range(0, len(found), 4):
+            key, body, extra, record = found[n : n + 4]
+            message = rows.leased_message(ids, queue, key, body, extra, now, until, by)
+            if record is not None:
+                assert request.ledger is not None
+                message = message._replace(record=rows.record(request.ledger, f"{queue}:{message.dedupe_key}", record))
+            messages.append(message)
+        return messages
+
+
+def flags(text: bytes) -> list[bool]:
+    return [one == 49 for one in text]

@@ -1,0 +1,102 @@
+-- The everyday calls, with as few commands as they can do with.
+
+-- Arguments: time, queue, message, rest of the body, minus the priority.
+local function put(keys, args)
+  local root, queue, key = keys[1], args[2], args[3]
+  local meta = call('HMGET', root, 'version', 'secret', 'journal')
+  local unfit = L.unfit(meta, args)
+  if unfit then
+    return {'!', 'Version', unfit}
+  end
+  local now = tonumber(args[1]) or L.clock()
+  local body = queue .. struct.pack('>d', now) .. args[4]
+  if call('HSETNX', root .. ':m', key, body) == 0 then
+    return {'!', 'IdTaken', key}
+  end
+  local q = root .. ':' .. queue .. ':'
+  call('ZADD', q .. 'r', args[5], L.place(now) .. key)
+  call('ZADD', q .. 'a', 0, key)
+  if meta[3] == '1' then
+    local tx = {root = root, now = now, journal = {}}
+    L.enter(tx, 'enqueued', queue, key, nil, nil, nil, nil, body)
+    L.write_journal(tx)
+  end
+  if call('ZCARD', q .. 'r') == 1 then  -- whoever waits has seen the line empty
+    call('PUBLISH', root, queue)
+  end
+  return L.text(now)
+end
+
+-- Plain messages of one queue, and records with them.
+local function put_batch(tx, args)
+  L.check_records(tx, args.records)
+  if not L.enqueue_all(tx, args.batch, {}) then
+    L.refuse('IdTaken', '')
+  end
+  L.write_records(tx, args.records)
+end
+
+-- Arguments: time, queue, message, token.
+local function ack(keys, args)
+  local root, queue, key = keys[1], args[2], args[3]
+  local meta = call('HMGET', root, 'version', 'secret', 'journal')
+  local unfit = L.unfit(meta, args)
+  if unfit then
+    return {'!', 'Version', unfit}
+  end
+  local packed = call('HGET', root .. ':l', key)
+  if not packed or string.sub(packed, 1, QUEUE) ~= queue
+    or struct.unpack('>I4', packed, QUEUE + 1) ~= tonumber(args[4]) then
+    return 0
+  end
+  if meta[3] == '1' or call('HEXISTS', root .. ':x', key) == 1 then
+    local tx = L.open(keys, args)
+    local _, good = L.check_acks(tx, {{queue, key, tonumber(args[4])}}, false)
+    L.ack_all(tx, good)
+    L.finish(tx)
+    return 1
+  end
+  local q = root .. ':' .. queue .. ':'
+  call('HDEL', root .. ':m', key)
+  call('HDEL', root .. ':l', key)
+  call('ZREM', q .. 'i', key)
+  call('ZREM', q .. 'a', key)
+  return 1
+end
+
+-- A worker's step: acks with tokens, records, and the next lease. Everything that could be refused is looked at first.
+local function step(tx, args)
+  local settled, good = L.check_acks(tx, args.acks, args.strict)
+  L.check_records(tx, args.records)
+  L.ack_all(tx, good)
+  L.write_records(tx, args.records)
+  return {settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
+end
+
+local function lease(tx, args)
+  local reply, again = L.lease(tx, args, false)
+  return {reply, again and 1 or 0}
+end
+
+-- Any commit, in the order of the port. Only what comes before the lease can be refused.
+local function commit(tx, args)
+  if args.batch or #args.edges + #args.settle + #args.records > 1 then
+    tx.undo = {}
+  end
+  local enqueued = L.enqueue(tx, args.topics, args.limits, args.batch)
+  L.add_edges(tx, args.edges)
+  local settled = L.settle(tx, args.settle, args.strict)
+  L.check_records(tx, args.records)
+  L.write_records(tx, args.records)
+  L.flush(tx)
+  tx.undo = nil  -- nothing can be refused any more
+  return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
+end
+
+-- Opens a namespace, making it on first use. Arguments: its name, a secret for a new one.
+local function namespace(keys, args)
+  if call('EXISTS', keys[1]) == 0 then
+    call('HSET', keys[1], 'version', VERSION, 'name', args[1], 'secret', args[2])
+  end
+  return call('HMGET', keys[1], 'version', 'name', 'secret')
+end
