@@ -13,10 +13,10 @@ from localqueue.events.event import LEASED
 from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.engine.port import Found, Note, Run, Wanted, Writes
-from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Row
+from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import journal, keys, reads, schema
 from localqueue.stores.lmdb.keys import Txn
-from localqueue.stores.lmdb.schema import QueueRow, RunRow, index_entries, pack_row, unpack_row
+from localqueue.stores.lmdb.schema import QueueRow, RunRow, pack_row, unpack_row
 from localqueue.stores.port import (
     HISTORY_LIMIT,
     LeaseRequest,
@@ -198,7 +198,7 @@ class LMDBRows:
         for row, n, attempt in writes.attempts:
             self._remember(row.key, n, attempt)
         for row in writes.deletes.values():
-            self.delete(row)
+            self.delete(row, row.before or row)
         entered = [entry for row in writes.updates.values() for entry in self._update(row)]
         for row, message in writes.inserts:
             self.insert(row, message)
@@ -241,49 +241,52 @@ class LMDBRows:
         put = self.txn.put
         if not -_LARGEST <= row.priority < _LARGEST:
             raise OverflowError(f"priority must fit 64 bits, not {row.priority}")
-        if not put(keys.message(row.key), pack_row(row), overwrite=False):
+        due_at = row.due_at
+        if not put(keys.message(row.key), pack_row(row, due_at), overwrite=False):
             raise IdTaken(f"message id {self.ids.id_of(row.key)} is in use")
         put(keys.one(keys.CONTENTS, row.key), schema.pack_content(message.payload, message.codec, message.headers))
-        for key, value in index_entries(row, row).items():
+        for key, value in schema.index_entries(row, row, due_at):
             put(key, value)
         if message.past is not None:
             for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
                 self._remember(row.key, n, attempt)
         queue = self.queue_row(row.queue)
         queue.counts[row.state] += 1
-        queue.due_by(row.due_at)
+        if due_at is not None:
+            queue.due_by(due_at)
 
     def _remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
         self.txn.put(keys.attempt(keys.ATTEMPTS, key, n), json.dumps(attempt, separators=(",", ":")).encode())
         if n > HISTORY_LIMIT:
             self.txn.delete(keys.attempt(keys.ATTEMPTS, key, n - HISTORY_LIMIT))
 
-    def _update(self, row: Row) -> list[tuple[bytes, bytes]]:
+    def _update(self, row: Row) -> Sequence[tuple[bytes, bytes]]:
         """Write a changed row and its queue's counts, and take it out of its place; the index entries it is to get."""
-        assert row.before is not None
-        txn = self.txn
-        before, after = index_entries(row, row.before), index_entries(row, row)
-        for key in before.keys() - after.keys():
-            txn.delete(key)
-        txn.put(keys.message(row.key), pack_row(row))
+        before = row.before
+        assert before is not None
+        due_at = row.due_at
+        self.txn.put(keys.message(row.key), pack_row(row, due_at))
         queue = self.queue_row(row.queue)
-        queue.counts[row.before.state] -= 1
+        queue.counts[before.state] -= 1
         queue.counts[row.state] += 1
-        queue.due_by(row.due_at)
-        return [(key, value) for key, value in after.items() if before.get(key) != value]
+        if due_at is not None:
+            queue.due_by(due_at)
+        left, entered = schema.index_changes(row, before, due_at)
+        for key, _ in left:
+            self.txn.delete(key)
+        return entered
 
-    def delete(self, row: Row) -> None:
-        """Delete a message with its content, history and index entries."""
-        assert row.before is not None
+    def delete(self, row: Row, before: Row | Before) -> None:
+        """Delete a message with its content, history and index entries, as the store still has them."""
         delete = self.txn.delete
         delete(keys.message(row.key))
         delete(keys.one(keys.CONTENTS, row.key))
-        for key in index_entries(row, row.before):
+        for key, _ in schema.index_entries(row, before, before.due_at):
             delete(key)
         if row.history:
             for key in list(keys.walk_keys(self.txn, keys.one(keys.ATTEMPTS, row.key))):
                 delete(key)
-        self.queue_row(row.queue).counts[row.before.state] -= 1
+        self.queue_row(row.queue).counts[before.state] -= 1
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         """A version is never used again, so a stale `expect` can not match by chance."""
@@ -309,6 +312,10 @@ class LMDBRows:
 
     def paused(self, queue: int, worker: str | None) -> bool:
         return self.queue_row(queue).paused or reads.is_paused(self.txn, queue, worker)
+
+    def claimable(self, queue: int, now: float) -> bool:
+        ready = next(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), None)
+        return ready is not None and next(reads.overdue(self.txn, queue, READY, now), None) is None
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
         first = islice(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), request.limit)
@@ -344,7 +351,7 @@ class LMDBRows:
         row.state = INFLIGHT
         row.attempts += 1
         row.leased_until, row.leased_at, row.leased_by, row.most = until, now, request.leased_by, request.max_attempts
-        txn.put(keys.message(row.key), pack_row(row))
+        txn.put(keys.message(row.key), pack_row(row, until))
         counts = self.queue_row(queue)
         counts.counts[READY] -= 1
         counts.counts[INFLIGHT] += 1

@@ -117,6 +117,8 @@ def _or_none(time: float) -> float | None:
 
 def pack_texts(*texts: str | None) -> tuple[list[int], bytes]:
     """The lengths of texts, -1 for one that is None, and the texts themselves."""
+    if texts.count(None) == len(texts):
+        return [-1] * len(texts), b""
     raw = [None if text is None else keys.encoded(text) for text in texts]
     return [-1 if text is None else len(text) for text in raw], b"".join(filter(None, raw))
 
@@ -140,9 +142,17 @@ _NO_TEXTS = [-1, -1, -1, -1]
 # messages
 
 
-def pack_row(row: Row) -> bytes:
-    due_at = row.due_at
-    fixed = (
+def pack_row(row: Row, due_at: float | None) -> bytes:
+    """`due_at` is the row's, which whoever packs it needs as well."""
+    lengths, texts = _NO_TEXTS, b""
+    if (
+        row.leased_by is not None
+        or row.ordering_key is not None
+        or row.dedupe_key is not None
+        or row.last_error is not None
+    ):
+        lengths, texts = pack_texts(row.leased_by, row.ordering_key, row.dedupe_key, row.last_error)
+    fixed = _MESSAGE.pack(
         LAYOUT, row.state, row.dependents > 0, row.queue, row.priority, row.attempts, row.forgiven, row.waiting_on,
         row.history, -1 if row.most is None else row.most, row.run or 0, row.available_at, row.created_at,
         _NONE if due_at is None else due_at,
@@ -150,9 +160,15 @@ def pack_row(row: Row) -> bytes:
         _NONE if row.expires_at is None else row.expires_at,
         _NONE if row.failed_at is None else row.failed_at,
         _NONE if row.ended_at is None else row.ended_at,
+        *lengths,
     )  # fmt: skip
-    lengths, texts = pack_texts(row.leased_by, row.ordering_key, row.dedupe_key, row.last_error)
-    return _MESSAGE.pack(*fixed, *lengths) + texts
+    return fixed + texts
+
+
+def pack_plain(queue: int, now: float) -> bytes:
+    """The row of a message that was put without options."""
+    times = (now, now, _NONE, _NONE, _NONE, _NONE, _NONE)
+    return _MESSAGE.pack(LAYOUT, READY, False, queue, 0, 0, 0, 0, 0, -1, 0, *times, -1, -1, -1, -1)
 
 
 def unpack_row(key: int, value: bytes) -> Row:
@@ -187,32 +203,58 @@ def state_of(value: bytes) -> int:
     return value[1]
 
 
-def index_entries(row: Row, at: Row | Before) -> dict[bytes, bytes]:
+Entries = list[tuple[bytes, bytes]]
+
+
+def index_entries(row: Row, at: Row | Before, due_at: float | None) -> Entries:
     """Everything the indexes hold about a message as it is, or as it was before; `check` compares them with it."""
-    entries: dict[bytes, bytes] = {}
-    state, queue, key = at.state, row.queue, row.key
-    due_at = at.due_at
+    entries = _places(row, at, due_at)
+    entries += _holdings(row, at.state)
+    if row.run:
+        entries.append((keys.pair(keys.RUN_MEMBERS, row.run, row.key), b""))
+    return entries
+
+
+def index_changes(row: Row, before: Before, due_at: float | None) -> tuple[Entries, Entries]:
+    """What the indexes hold no more about a message, and what they are to hold."""
+    left, entered = _places(row, before, before.due_at), _places(row, row, due_at)
+    if left == entered:
+        left, entered = [], []
+    if max(row.state, INFLIGHT) != max(before.state, INFLIGHT):
+        left += _holdings(row, before.state)
+        entered += _holdings(row, row.state)
+    return left, entered
+
+
+def _places(row: Row, at: Row | Before, due_at: float | None) -> Entries:
+    """Where a message is found by time."""
+    entries: Entries = []
+    state = at.state
     if state == READY:
-        entries[keys.ready(queue, row.priority, at.available_at, key)] = b""
+        entries.append((keys.ready(row.queue, row.priority, at.available_at, row.key), b""))
     if due_at is not None:
-        entries[keys.timed(keys.DUE, queue, state, due_at, key)] = pack_time(at.expires_at)
+        entries.append((keys.timed(keys.DUE, row.queue, state, due_at, row.key), pack_time(at.expires_at)))
     if state >= DEAD:
         assert at.ended_at is not None
-        entries[keys.timed(keys.ENDED, queue, state, at.ended_at, key)] = b""
-    elif row.dedupe_key is not None:
-        entries[keys.held(keys.DEDUPE, queue, row.dedupe_key)] = keys.number(key)
+        entries.append((keys.timed(keys.ENDED, row.queue, state, at.ended_at, row.key), b""))
+    return entries
+
+
+def _holdings(row: Row, state: int) -> Entries:
+    """The dedupe key and the ordering key that a message holds, or is blocked behind."""
+    entries: Entries = []
+    if row.dedupe_key is not None and state < DEAD:
+        entries.append((keys.held(keys.DEDUPE, row.queue, row.dedupe_key), keys.number(row.key)))
     if row.ordering_key is not None:
         if state <= INFLIGHT:
-            entries[keys.held(keys.HEADS, queue, row.ordering_key)] = keys.number(key)
+            entries.append((keys.held(keys.HEADS, row.queue, row.ordering_key), keys.number(row.key)))
         elif state == BLOCKED:
-            entries[keys.held(keys.BLOCKED, queue, row.ordering_key) + keys.number(key)] = b""
-    if row.run:
-        entries[keys.pair(keys.RUN_MEMBERS, row.run, key)] = b""
+            entries.append((keys.held(keys.BLOCKED, row.queue, row.ordering_key) + keys.number(row.key), b""))
     return entries
 
 
 def pack_content(payload: Payload, codec: str | None, headers: str | None) -> bytes:
-    lengths, texts = ([-1, -1], b"") if codec is headers is None else pack_texts(codec, headers)
+    lengths, texts = pack_texts(codec, headers)
     if isinstance(payload, str):
         return _CONTENT.pack(LAYOUT, True, *lengths) + texts + keys.encoded(payload)
     return _CONTENT.pack(LAYOUT, False, *lengths) + texts + payload

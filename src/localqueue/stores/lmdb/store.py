@@ -117,7 +117,22 @@ class LMDBQueueStore(Shell):
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
+        if fast.is_step(changes):
+            return self._write(lambda rows: self._step(rows, changes))
         return self._decide(lambda unit: commit.apply(unit, changes))
+
+    def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
+        settled = fast.ack(rows, changes.settle, strict=changes.strict)
+        if settled is None:
+            return self._engine(rows, lambda unit: commit.apply(unit, changes))
+        leased = None if changes.lease is None else self._lease(rows, changes.lease, settle_all=True)
+        return Committed([], settled, leased or [])
+
+    def _lease(self, rows: LMDBRows, request: LeaseRequest, *, settle_all: bool = False) -> list[StoredMessage] | None:
+        leased = fast.lease(rows, request)
+        if leased is None:
+            leased = self._engine(rows, lambda unit: leases.lease(unit, request, settle_all=settle_all))
+        return leased
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._write(lambda rows: fast.put_one(rows, queue, payload, codec))
@@ -141,20 +156,20 @@ class LMDBQueueStore(Shell):
                 continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
-        def work(rows: LMDBRows) -> bool:
-            done = fast.ack_one(rows, queue, message_id, token)
-            if done is not None:
-                return done
-            ack = Settle(queue, message_id, "ack", token)
-            return all(self._engine(rows, lambda unit: commit.apply(unit, Changes(settle=[ack]))).settled)
-
-        return self._write(work)
+        acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
+        return self._is_used(queue) and self._write(lambda rows: self._step(rows, acks)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        while True:
-            leased = self._decide(lambda unit: leases.lease(unit, request))
+        while self._is_used(request.queue):
+            leased = self._write(lambda rows: self._lease(rows, request))
             if leased is not None:
                 return leased
+        return []
+
+    def _is_used(self, queue: str) -> bool:
+        """False when there is nothing to do in a queue, since there is no such queue."""
+        self._require_writable()
+        return self._find_queue(queue) is not None
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         return self._decide(lambda unit: operations.renew(unit, leases, timeout))
