@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 from localqueue.errors import QueueStoreCorruptError
@@ -178,16 +178,12 @@ def _leased(txn: Txn, queue: int, now: float) -> list[tuple[str | None, float]]:
     return found
 
 
-def _oldest_ready_age(txn: Txn, queue: int, now: float) -> float | None:
+def _oldest_ready_age(txn: Txn, queue: int, now: float) -> float:
     """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    outlived = {key for _, key, _ in overdue(txn, queue, READY, now)}
-    times = list(islice((at for at, key in by_availability(txn, queue) if key not in outlived), 1))
-    for state in (DELAYED, INFLIGHT):
-        for due_at, _, expires_at in overdue(txn, queue, state, now):
-            if expires_at is None or expires_at > now:
-                times.append(due_at)
-                break
-    return max(0.0, now - min(times)) if times else None
+    delayed = (at for at, _, ends in overdue(txn, queue, DELAYED, now) if ends is None or ends > now)
+    leased = (at for at, _, _ in overdue(txn, queue, INFLIGHT, now))
+    ready = (at for at, _ in by_availability(txn, queue))
+    return max(0.0, now - min(chain(islice(ready, 1), islice(delayed, 1), islice(leased, 1)), default=now))
 
 
 def get(txn: Txn, ids: Mint, queue: int, name: str, message_id: str) -> StoredMessage | None:

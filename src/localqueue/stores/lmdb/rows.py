@@ -12,7 +12,7 @@ from localqueue.errors import IdTaken, QueueStoreCorruptError, RecordConflict
 from localqueue.events.event import LEASED
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import journal, keys, reads, schema
 from localqueue.stores.lmdb.keys import Txn
@@ -222,6 +222,10 @@ class LMDBRows:
             self.queue_row(queue).dropped += count
         if self.journalled:
             self.note(writes.notes)
+
+    def write_batch(self, batch: Batch) -> None:
+        for row, message in batch.inserts():
+            self.insert(row, message)
 
     def _edges(self, upstream: int) -> Iterator[bytes]:
         return keys.walk_keys(self.txn, keys.one(keys.DEPENDENTS, upstream))
