@@ -70,6 +70,16 @@ def version(txn: Txn, path: str) -> int:
     return found
 
 
+def require_current(found: int, path: str) -> None:
+    """Who looks can not migrate."""
+    if found < current_version():
+        raise QueueStoreVersionError(
+            f"{path!r} was written by an older localqueue (schema version {found}); open it once without read_only, "
+            "which migrates it",
+            path=path,
+        )
+
+
 def prepare(txn: Txn, path: str) -> None:
     """Make sure the environment has the current schema."""
     found = version(txn, path)

@@ -93,10 +93,12 @@ class LMDBQueueStore(Shell):
         )
 
     def _find_namespace(self, txn: Txn) -> tuple[int, int] | None:
-        current = schema.version(txn, self.path)
-        found = schema.find_namespace(txn, self._namespace) if current == schema.current_version() else None
-        if found is None and self.read_only:
-            raise self._missing(f"namespace {self._namespace!r} in the store" if current else "store")
+        version = schema.version(txn, self.path)
+        if self.read_only and version:
+            schema.require_current(version, self.path)
+        found = schema.find_namespace(txn, self._namespace) if version == schema.current_version() else None
+        if self.read_only and found is None:
+            raise self._missing(f"namespace {self._namespace!r} in the store" if version else "store")
         return found
 
     def _make_namespace(self, txn: Txn, now: float) -> tuple[int, int]:
