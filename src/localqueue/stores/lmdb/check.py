@@ -38,7 +38,7 @@ def check(txn: Txn) -> CheckReport:
             problems.append(f"message {number} can not be read: {error}")
             continue
         found[row.queue, row.state] += 1
-        indexed.update(key[:1] for key, _ in index_entries(row, row, row.due_at))
+        indexed.update(key[:1] for key in index_entries(row, row, row.due_at))
         if row.due_at is not None:
             due[row.queue] = min(row.due_at, due.get(row.queue, rules.NEVER))
         if len(problems) > _MOST_PROBLEMS:
@@ -69,7 +69,7 @@ def _message_problems(txn: Txn, row: Row, queues: dict[int, QueueRow]) -> list[s
         1 for _ in keys.walk_keys(txn, keys.one(keys.UPSTREAMS, row.key))
     ):
         problems.append(f"a waiting message does not count its dependencies: {row.key}")
-    for key, value in index_entries(row, row, row.due_at):
+    for key, value in index_entries(row, row, row.due_at).items():
         stored = txn.get(key)
         if stored is None:
             problems.append(f"index {key[:1]!r} does not list message {row.key}")

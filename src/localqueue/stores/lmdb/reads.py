@@ -49,29 +49,13 @@ def stored_message(txn: Txn, ids: Mint, row: Row, queue: str) -> StoredMessage:
     payload, codec, headers = schema.unpack_content(content)
     run = run_row(txn, row.run) if row.run else None
     finished = _finished_attempts(txn, row.key) if row.history else ()
+    history = rules.history(finished, attempts=row.attempts, leased_at=row.leased_at, leased_by=row.leased_by)
     return StoredMessage(
-        id=ids.id_of(row.key),
-        queue=queue,
-        state=STATES[row.state],
-        payload=payload,
-        codec=codec,
-        priority=row.priority,
-        attempts=row.attempts,
-        created_at=row.created_at,
-        available_at=row.available_at,
-        leased_until=row.leased_until,
-        leased_by=row.leased_by,
-        last_error=from_json(row.last_error),
-        failed_at=row.failed_at,
-        dedupe_key=row.dedupe_key,
-        ordering_key=row.ordering_key,
-        expires_at=row.expires_at,
-        run_id=None if run is None else run.name,
-        headers=headers,
-        waiting_on=row.waiting_on,
-        history=rules.history(finished, attempts=row.attempts, leased_at=row.leased_at, leased_by=row.leased_by),
-        forgiven=row.forgiven,
-    )
+        ids.id_of(row.key), queue, STATES[row.state], payload, codec, row.priority, row.attempts, row.created_at,
+        row.available_at, row.leased_until, row.leased_by, from_json(row.last_error), row.failed_at, row.dedupe_key,
+        row.ordering_key, row.expires_at, None if run is None else run.name, headers, row.waiting_on, history,
+        row.forgiven,
+    )  # fmt: skip
 
 
 def _finished_attempts(txn: Txn, key: int) -> list[rules.Attempt]:

@@ -249,7 +249,7 @@ class LMDBRows:
         if not put(keys.message(row.key), pack_row(row, due_at), overwrite=False):
             raise IdTaken(f"message id {self.ids.id_of(row.key)} is in use")
         put(keys.one(keys.CONTENTS, row.key), schema.pack_content(message.payload, message.codec, message.headers))
-        for key, value in schema.index_entries(row, row, due_at):
+        for key, value in schema.index_entries(row, row, due_at).items():
             put(key, value)
         if message.past is not None:
             for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
@@ -264,7 +264,7 @@ class LMDBRows:
         if n > HISTORY_LIMIT:
             self.txn.delete(keys.attempt(keys.ATTEMPTS, key, n - HISTORY_LIMIT))
 
-    def _update(self, row: Row) -> Sequence[tuple[bytes, bytes]]:
+    def _update(self, row: Row) -> list[tuple[bytes, bytes]]:
         """Write a changed row and its queue's counts, and take it out of its place; the index entries it is to get."""
         before = row.before
         assert before is not None
@@ -275,17 +275,17 @@ class LMDBRows:
         queue.counts[row.state] += 1
         if due_at is not None:
             queue.due_by(due_at)
-        left, entered = schema.index_changes(row, before, due_at)
-        for key, _ in left:
+        had, has = schema.index_entries(row, before, before.due_at), schema.index_entries(row, row, due_at)
+        for key in had.keys() - has.keys():
             self.txn.delete(key)
-        return entered
+        return [(key, value) for key, value in has.items() if had.get(key) != value]
 
     def delete(self, row: Row, before: Row | Before) -> None:
         """Delete a message with its content, history and index entries, as the store still has them."""
         delete = self.txn.delete
         delete(keys.message(row.key))
         delete(keys.one(keys.CONTENTS, row.key))
-        for key, _ in schema.index_entries(row, before, before.due_at):
+        for key in schema.index_entries(row, before, before.due_at):
             delete(key)
         if row.history:
             for key in list(keys.walk_keys(self.txn, keys.one(keys.ATTEMPTS, row.key))):

@@ -14,7 +14,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from localqueue.errors import QueueStoreCorruptError, QueueStoreVersionError
 from localqueue.ids import new_secret
@@ -213,53 +213,26 @@ def state_of(value: bytes) -> int:
     return value[1]
 
 
-Entries = list[tuple[bytes, bytes]]
-
-
-def index_entries(row: Row, at: Row | Before, due_at: float | None) -> Entries:
+def index_entries(row: Row, at: Row | Before, due_at: float | None) -> dict[bytes, bytes]:
     """Everything the indexes hold about a message as it is, or as it was before; `check` compares them with it."""
-    entries = _places(row, at, due_at)
-    entries += _holdings(row, at.state)
-    if row.run:
-        entries.append((keys.pair(keys.RUN_MEMBERS, row.run, row.key), b""))
-    return entries
-
-
-def index_changes(row: Row, before: Before, due_at: float | None) -> tuple[Entries, Entries]:
-    """What the indexes hold no more about a message, and what they are to hold."""
-    left, entered = _places(row, before, before.due_at), _places(row, row, due_at)
-    if left == entered:
-        left, entered = [], []
-    if max(row.state, INFLIGHT) != max(before.state, INFLIGHT):
-        left += _holdings(row, before.state)
-        entered += _holdings(row, row.state)
-    return left, entered
-
-
-def _places(row: Row, at: Row | Before, due_at: float | None) -> Entries:
-    """Where a message is found by time."""
-    entries: Entries = []
-    state = at.state
+    entries: dict[bytes, bytes] = {}
+    state, queue, key = at.state, row.queue, row.key
     if state == READY:
-        entries.append((keys.ready(row.queue, row.priority, at.available_at, row.key), b""))
+        entries[keys.ready(queue, row.priority, at.available_at, key)] = b""
     if due_at is not None:
-        entries.append((keys.timed(keys.DUE, row.queue, state, due_at, row.key), pack_time(at.expires_at)))
+        entries[keys.timed(keys.DUE, queue, state, due_at, key)] = pack_time(at.expires_at)
     if state >= DEAD:
         assert at.ended_at is not None
-        entries.append((keys.timed(keys.ENDED, row.queue, state, at.ended_at, row.key), b""))
-    return entries
-
-
-def _holdings(row: Row, state: int) -> Entries:
-    """The dedupe key and the ordering key that a message holds, or is blocked behind."""
-    entries: Entries = []
-    if row.dedupe_key is not None and state < DEAD:
-        entries.append((keys.held(keys.DEDUPE, row.queue, row.dedupe_key), keys.number(row.key)))
+        entries[keys.timed(keys.ENDED, queue, state, at.ended_at, key)] = b""
+    elif row.dedupe_key is not None:
+        entries[keys.held(keys.DEDUPE, queue, row.dedupe_key)] = keys.number(key)
     if row.ordering_key is not None:
         if state <= INFLIGHT:
-            entries.append((keys.held(keys.HEADS, row.queue, row.ordering_key), keys.number(row.key)))
+            entries[keys.held(keys.HEADS, queue, row.ordering_key)] = keys.number(key)
         elif state == BLOCKED:
-            entries.append((keys.held(keys.BLOCKED, row.queue, row.ordering_key) + keys.number(row.key), b""))
+            entries[keys.held(keys.BLOCKED, queue, row.ordering_key) + keys.number(key)] = b""
+    if row.run:
+        entries[keys.pair(keys.RUN_MEMBERS, row.run, key)] = b""
     return entries
 
 
@@ -300,15 +273,11 @@ class QueueRow:
 
     @staticmethod
     def unpack(queue: int, value: bytes) -> QueueRow:
-        layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
-        if layout != LAYOUT:
-            require_layout(layout, "queue")
-        return QueueRow(
-            queue, _text(value[_QUEUE.size :]), counts, due, bool(paused), dropped, subscriptions, value
-        )  # fmt: skip
+        (paused, *counts, due, dropped, subscriptions), name = _unpack(_QUEUE, value, "queue")
+        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
 
-    def due_by(self, at: float | None) -> None:
-        if at is not None and at < self.due:
+    def due_by(self, at: float) -> None:
+        if at < self.due:
             self.due = at
 
 
@@ -326,9 +295,8 @@ class RunRow:
 
     @staticmethod
     def unpack(run: int, value: bytes) -> RunRow:
-        layout, total, done, cancelled_at = _RUN.unpack_from(value)
-        require_layout(layout, "run")
-        return RunRow(run, _text(value[_RUN.size :]), total, done, _or_none(cancelled_at))
+        (total, done, cancelled_at), name = _unpack(_RUN, value, "run")
+        return RunRow(run, name, total, done, _or_none(cancelled_at))
 
 
 class WorkerRow(NamedTuple):
@@ -345,9 +313,8 @@ class WorkerRow(NamedTuple):
 
     @staticmethod
     def unpack(value: bytes) -> WorkerRow:
-        layout, paused, leases, last_seen = _WORKER.unpack_from(value)
-        require_layout(layout, "worker")
-        return WorkerRow(_text(value[_WORKER.size :]), leases, _or_none(last_seen), bool(paused))
+        (paused, leases, last_seen), name = _unpack(_WORKER, value, "worker")
+        return WorkerRow(name, leases, _or_none(last_seen), bool(paused))
 
 
 def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
@@ -367,6 +334,12 @@ def pack_subscription(name: str, n: int) -> bytes:
 
 
 def unpack_subscription(value: bytes) -> tuple[str, int]:
-    layout, n = _SUBSCRIPTION.unpack_from(value)
-    require_layout(layout, "subscription")
-    return _text(value[_SUBSCRIPTION.size :]), n
+    (n,), name = _unpack(_SUBSCRIPTION, value, "subscription")
+    return name, n
+
+
+def _unpack(form: struct.Struct, value: bytes, what: str) -> tuple[list[Any], str]:
+    """The numbers of a value and the name that it ends with."""
+    layout, *numbers = form.unpack_from(value)
+    require_layout(layout, what)
+    return numbers, _text(value[form.size :])
