@@ -12,11 +12,11 @@ from localqueue.errors import LeaseLost
 from localqueue.stores.engine import commit, leases
 from localqueue.stores.lmdb import LMDBQueueStore, fast
 from localqueue.stores.lmdb.rows import LMDBRows
-from localqueue.stores.port import Changes, Committed, LeaseRequest, NewMessage, Payload, Settle, StoredMessage
+from localqueue.stores.port import Changes, Committed, LeaseRequest, Limit, NewMessage, Payload, Settle, StoredMessage
 from localqueue.testing import FakeClock
 from localqueue.testing.differ import differ
 from localqueue.testing.picture import differences, picture, plain
-from localqueue.testing.steps import ack, put, take
+from localqueue.testing.steps import ack, new, put, take
 
 pytest.importorskip("lmdb")
 
@@ -27,6 +27,9 @@ class LongWay(LMDBQueueStore):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         (message_id,) = self.mint()
         return message_id, self.commit(Changes(enqueue=[NewMessage(message_id, queue, payload, codec)])).enqueued[0].at
+
+    def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
+        return self._engine(rows, lambda unit: commit.apply(unit, changes))
 
     def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
         return self._engine(rows, lambda unit: commit.apply(unit, changes))
@@ -86,23 +89,26 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Twins]:
         store.close()
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each ack and claim that tried a short way, whether it was one."""
-    ways: list[bool] = []
+Ways = dict[str, list[bool]]
 
-    def watched(name: str) -> None:
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    """For each put, ack and claim that tried a short way, whether it was one."""
+    ways: Ways = {"put": [], "ack": [], "lease": []}
+
+    def watch(name: str) -> None:
         way = getattr(fast, name)
 
-        def watch(*arguments: Any, **options: Any) -> Any:
+        def watched(*arguments: Any, **options: Any) -> Any:
             found = way(*arguments, **options)
-            ways.append(found is not None)
+            ways[name].append(found is not None)
             return found
 
-        monkeypatch.setattr(fast, name, watch)
+        monkeypatch.setattr(fast, name, watched)
 
-    watched("ack")
-    watched("lease")
+    for name in ways:
+        watch(name)
     return ways
 
 
@@ -116,17 +122,51 @@ def test_a_plain_put_is_that_of_the_engine(twins: Twins, payload: Payload, codec
     twins.do(lambda store: store.put_one("jobs", payload, codec)[1])
 
 
-@pytest.mark.parametrize("options", [{}, {"dedupe_key": "d"}, {"priority": 5}, {"ttl": 60.0}, {"headers": '{"a":1}'}])
-def test_a_plain_claim_and_its_ack_are_those_of_the_engine(
-    twins: Twins, short: list[bool], options: dict[str, Any]
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dedupe_key": "d", "ordering_key": "k", "priority": -5, "headers": '{"a":1}', "codec": "json"},
+        {"dedupe_key": "new", "delay": 5.0, "ttl": 60.0},
+        {"ordering_key": "k", "ttl": 2.0},
+        {"ordering_key": "new", "delay": 5.0},
+    ],
+)
+def test_a_put_with_keys_and_times_is_that_of_the_engine(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(lambda store: put(store, **options))
+    assert short["put"] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"dedupe_key": "d"}, {"ttl": 0.0}, {"run_id": "run"}, {"after": "first"}, {"limit": Limit(1, "drop-oldest")}],
+)
+def test_a_put_about_which_more_is_to_decide_takes_the_long_way(
+    twins: Twins, short: Ways, options: dict[str, Any]
 ) -> None:
+    twins.do(lambda store: put(store, dedupe_key="d"))
+
+    def again(store: Any) -> Any:
+        given = dict(options)
+        limits = {"jobs": given.pop("limit")} if "limit" in given else {}
+        if "after" in given:
+            given["after"] = (store.scan("jobs")[0].id,)
+        return store.commit(Changes(enqueue=[new(store, **given)], limits=limits)).enqueued
+
+    twins.do(again)
+    assert short["put"] == [True, False]
+
+
+@pytest.mark.parametrize("options", [{}, {"dedupe_key": "d"}, {"priority": 5}, {"ttl": 60.0}, {"headers": '{"a":1}'}])
+def test_a_plain_claim_and_its_ack_are_those_of_the_engine(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
     twins.do(lambda store: put(store, **options))
     twins.do(lambda store: put(store, payload="behind"))
     twins.do(lambda store: ack(store, held(store)))
-    assert short == [True, True]
+    assert (short["lease"], short["ack"]) == ([True], [True])
 
 
-def test_a_message_that_failed_before_is_acked_with_its_history(twins: Twins, short: list[bool]) -> None:
+def test_a_message_that_failed_before_is_acked_with_its_history(twins: Twins, short: Ways) -> None:
     def fail(store: Any) -> bool:
         message = held(store)
         return all(store.commit(Changes(settle=[Settle("jobs", message.id, "release", message.attempts)])).settled)
@@ -134,23 +174,21 @@ def test_a_message_that_failed_before_is_acked_with_its_history(twins: Twins, sh
     twins.do(put)
     twins.do(fail)
     twins.do(lambda store: ack(store, held(store)))
-    assert short == [True, True, True]
+    assert (short["lease"], short["ack"]) == ([True, True], [True])
 
 
 @pytest.mark.parametrize("options", [{"ordering_key": "k"}, {"run_id": "run"}])
-def test_an_ack_that_sets_something_free_takes_the_long_way(
-    twins: Twins, short: list[bool], options: dict[str, Any]
-) -> None:
+def test_an_ack_that_sets_something_free_takes_the_long_way(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
     for _ in range(2):
         twins.do(lambda store: put(store, **options))
     twins.do(lambda store: ack(store, held(store)))
-    assert short == [True, False]
+    assert (short["lease"], short["ack"]) == ([True], [False])
 
 
-def test_an_ack_that_others_wait_for_takes_the_long_way(twins: Twins, short: list[bool]) -> None:
+def test_an_ack_that_others_wait_for_takes_the_long_way(twins: Twins, short: Ways) -> None:
     twins.do(lambda store: put(store, "later", after=(put(store),)))
     twins.do(lambda store: ack(store, held(store)))
-    assert short == [True, False]
+    assert (short["lease"], short["ack"]) == ([True], [False])
 
 
 def test_a_stale_token_changes_nothing(twins: Twins) -> None:
@@ -187,19 +225,19 @@ def test_a_message_that_a_step_acks_twice_is_acked_once(twins: Twins) -> None:
     assert twins.do(step)[0] == [True, False]
 
 
-def test_a_claim_after_a_timer_has_passed_takes_the_long_way(twins: Twins, short: list[bool]) -> None:
+def test_a_claim_after_a_timer_has_passed_takes_the_long_way(twins: Twins, short: Ways) -> None:
     twins.do(lambda store: put(store, payload="delayed", delay=5.0))
     twins.do(lambda store: put(store, payload="short-lived", ttl=5.0))
     twins.do(lambda store: put(store, payload="plain"))
     twins.clock.advance(5.0)
     twins.do(held)
-    assert short == [False]
+    assert short["lease"] == [False]
 
 
-def test_a_claim_that_is_also_the_ack_takes_the_long_way(twins: Twins, short: list[bool]) -> None:
+def test_a_claim_that_is_also_the_ack_takes_the_long_way(twins: Twins, short: Ways) -> None:
     twins.do(put)
     twins.do(lambda store: held(store, consume=True))
-    assert short == [False]
+    assert short["lease"] == [False]
 
 
 @pytest.mark.parametrize("worker", [None, "w"])

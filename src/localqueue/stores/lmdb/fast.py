@@ -9,12 +9,23 @@ from collections.abc import Sequence
 
 from localqueue.errors import LeaseLost
 from localqueue.events.event import ACKED, ENQUEUED
+from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import READY, Row
+from localqueue.stores.engine.row import CODE, READY, Row
 from localqueue.stores.lmdb import keys
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.schema import pack_content, pack_plain
-from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Payload, Settle, StoredMessage
+from localqueue.stores.port import (
+    EXPIRED,
+    Changes,
+    Committed,
+    Enqueued,
+    LeaseRequest,
+    NewMessage,
+    Payload,
+    Settle,
+    StoredMessage,
+)
 
 
 def put_one(rows: LMDBRows, name: str, payload: Payload, codec: str | None) -> tuple[str, float]:
@@ -33,6 +44,33 @@ def put_one(rows: LMDBRows, name: str, payload: Payload, codec: str | None) -> t
         message = NewMessage(message_id, name, payload, codec)
         rows.note([Note(ENQUEUED, Row(key, queue, READY, 0, now, now), 0, message=message)])
     return message_id, now
+
+
+def put(rows: LMDBRows, changes: Changes) -> Committed | None:
+    """Store one message, where nothing but its keys and times decides what becomes of it. None when that is not so, its
+    dedupe key is in use, or its life is over."""
+    if len(changes.enqueue) != 1 or changes.settle or changes.edges or changes.records or changes.lease:
+        return None
+    (message,) = changes.enqueue
+    key = rows.ids.key_of(message.id)
+    if changes.limits or changes.topics or message.after or message.run_id is not None or message.past is not None:
+        return None
+    queue, now, get = rows.queue(message.queue), rows.now, rows.txn.get
+    dedupe_key, ordering_key = message.dedupe_key, message.ordering_key
+    created_at, available_at, expires_at, _ = rules.arrival(message, now)
+    if key is None or (dedupe_key is not None and get(keys.held(keys.DEDUPE, queue, dedupe_key)) is not None):
+        return None
+    busy = ordering_key is not None and get(keys.held(keys.HEADS, queue, ordering_key)) is not None
+    landed = rules.landing(now=now, available_at=available_at, expires_at=expires_at, key_busy=busy)
+    if landed == EXPIRED:
+        return None
+    row = Row(key, queue, CODE[landed], message.priority, created_at, available_at, 0, expires_at)
+    row.dedupe_key, row.ordering_key = dedupe_key, ordering_key
+    rows.insert(row, message)
+    if rows.journalled:
+        rows.note([Note(ENQUEUED, row, 0, message=message)])
+    rows.changed.add(queue)
+    return Committed([Enqueued("stored", landed, now)])
 
 
 def is_step(changes: Changes) -> bool:

@@ -121,7 +121,10 @@ class LMDBQueueStore(Shell):
     def commit(self, changes: Changes) -> Committed:
         if fast.is_step(changes):
             return self._write(lambda rows: self._step(rows, changes))
-        return self._decide(lambda unit: commit.apply(unit, changes))
+        return self._write(lambda rows: self._put(rows, changes))
+
+    def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
+        return fast.put(rows, changes) or self._engine(rows, lambda unit: commit.apply(unit, changes))
 
     def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
         settled = fast.ack(rows, changes.settle, strict=changes.strict)
