@@ -26,7 +26,7 @@ from localqueue.stores.port import Changes, LeaseRequest, NewMessage, RecordWrit
 
 lmdb = pytest.importorskip("lmdb")
 
-from localqueue.stores.lmdb import LMDBQueueStore, environment, keys, schema  # noqa: E402
+from localqueue.stores.lmdb import LMDBQueueStore, connection, keys, schema  # noqa: E402
 
 Open = Callable[..., LMDBQueueStore]
 STRANGE = ("", "\x00", "a\x00b", "🦊" * 7, "ключ", "k" * 10_000, "k" * 9_999 + "l", "é" * 201, " ")
@@ -131,7 +131,7 @@ def test_the_map_grows_while_other_threads_read(open_store: Open) -> None:
 def test_a_store_that_may_not_grow_any_more_is_full_and_unchanged(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "LARGEST_MAP", 256 * 1024)
+    monkeypatch.setattr(connection, "LARGEST_MAP", 256 * 1024)
     store = open_store(map_size=64 * 1024)
     kept = put(store)
     with pytest.raises(QueueStoreFullError, match="full"):
@@ -536,7 +536,7 @@ def test_a_backup_that_fails_its_check_is_not_kept(open_store: Open, path: Path,
         put(store)
     raw = lmdb.open(str(path))
     with raw.begin(write=True) as txn:
-        txn.put(keys.run_member(1, 1), b"")
+        txn.put(keys.pair(keys.RUN_MEMBERS, 1, 1), b"")
     raw.close()
     with pytest.raises(QueueStoreCorruptError, match="not kept"):
         open_store().backup(tmp_path / "copy")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from localqueue.errors import CircularDependency, IdTaken
-from localqueue.stores.port import NewMessage
+from localqueue.stores.port import NewMessage, StoredMessage
 
 
 class Wiring:
@@ -14,6 +14,7 @@ class Wiring:
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}  # a duplicate stands for the message that was there
+        self.existing: dict[str, StoredMessage] = {}  # that message, as it was when the duplicate came
         self.dropped: set[str] = set()
 
     def in_order(self, messages: Sequence[NewMessage]) -> list[NewMessage]:

@@ -17,6 +17,7 @@ from localqueue.testing.steps import (
     drain,
     lease,
     new,
+    payloads,
     put,
     put_limited,
     put_many,
@@ -104,6 +105,16 @@ class CapacityContract:
                 )
             )
         assert counts(store) == {"inflight": 1}
+
+    def test_a_duplicate_comes_with_a_message_that_the_same_commit_drops(self, store: QueueStore) -> None:
+        dropped = put(store, payload="held", dedupe_key="d")
+        messages = [new(store, payload="again", dedupe_key="d"), new(store, payload="newer")]
+        limits = {"jobs": Limit(1, "drop-oldest")}
+        again, newer = store.commit(Changes(enqueue=messages, limits=limits)).enqueued
+        assert (again.outcome, newer.outcome) == ("duplicate", "stored")
+        assert again.existing is not None
+        assert (again.existing.id, again.existing.payload) == (dropped, "held")
+        assert payloads(store.scan("jobs")) == ["newer"]
 
     def test_a_duplicate_on_a_full_queue_is_a_duplicate(self, store: QueueStore) -> None:
         first = put(store, dedupe_key="d")

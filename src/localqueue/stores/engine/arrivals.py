@@ -9,7 +9,7 @@ from localqueue.stores import rules
 from localqueue.stores.engine import batch
 from localqueue.stores.engine.dependencies import wait_for
 from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
-from localqueue.stores.engine.timers import settle_all, settle_if_outlived
+from localqueue.stores.engine.timers import is_outlived, settle_all, settle_outlived
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage
 from localqueue.stores.wiring import Wiring
@@ -41,13 +41,20 @@ def _with_existing(
     unit: Unit, messages: Sequence[NewMessage], enqueued: list[Enqueued], wiring: Wiring
 ) -> list[Enqueued]:
     """Give each duplicate the message that was there."""
-    unit.flush()
-    keys = {one.id: unit.rows.ids.key_of(wiring.aliases[one.id]) for one in messages if one.id in wiring.aliases}
-    stored = unit.rows.stored({key for key in keys.values() if key is not None})
+    _see_existing(unit, wiring)
     return [
-        done._replace(existing=stored.get(keys[message.id] or 0)) if message.id in keys else done
+        done._replace(existing=wiring.existing.get(message.id)) if message.id in wiring.aliases else done
         for message, done in zip(messages, enqueued, strict=True)
     ]
+
+
+def _see_existing(unit: Unit, wiring: Wiring) -> None:
+    """Have the messages that duplicates stand for, as they are before this commit changes one that was there."""
+    keys = {one: unit.rows.ids.key_of(of) for one, of in wiring.aliases.items() if one not in wiring.existing}
+    if keys:
+        unit.flush()
+        stored = unit.rows.stored({key for key in keys.values() if key is not None})
+        wiring.existing.update({one: stored[key] for one, key in keys.items() if key in stored})
 
 
 def _enqueue_one(unit: Unit, message: NewMessage, queue: int, limit: Limit | None, wiring: Wiring) -> Enqueued:
@@ -55,7 +62,7 @@ def _enqueue_one(unit: Unit, message: NewMessage, queue: int, limit: Limit | Non
         return Enqueued("stored", STATES[_insert(unit, message, queue, wiring)], unit.now)
     if message.dedupe_key is not None:
         for place in (queue, *_overflow(unit, limit)):
-            existing = _find_duplicate(unit, place, message.dedupe_key)
+            existing = _find_duplicate(unit, place, message.dedupe_key, wiring)
             if existing is not None:
                 wiring.aliases[message.id] = unit.rows.ids.id_of(existing.key)
                 return Enqueued("duplicate", STATES[existing.state], unit.now)
@@ -68,7 +75,7 @@ def _enqueue_one(unit: Unit, message: NewMessage, queue: int, limit: Limit | Non
             wiring.dropped.add(message.id)
             return Enqueued("dropped", "dropped", unit.now)
         if limit.overflow == "drop-oldest":
-            _drop_oldest(unit, queue)
+            _drop_oldest(unit, queue, wiring)
         else:
             (queue,) = _overflow(unit, limit)
             diverted = True
@@ -85,14 +92,19 @@ def _overflow(unit: Unit, limit: Limit | None) -> tuple[int, ...]:
     return (unit.rows.queue(limit.overflow_queue),)
 
 
-def _find_duplicate(unit: Unit, queue: int, dedupe_key: str) -> Row | None:
+def _find_duplicate(unit: Unit, queue: int, dedupe_key: str, wiring: Wiring) -> Row | None:
     """The live message of the key. One whose life is over while nobody works on it leaves delivery, and its key."""
     row = unit.holder(queue, dedupe_key)
-    return None if row is None or settle_if_outlived(unit, row) else row
+    if row is None or not is_outlived(unit, row):
+        return row
+    _see_existing(unit, wiring)
+    settle_outlived(unit, row)
+    return None
 
 
-def _drop_oldest(unit: Unit, queue: int) -> None:
+def _drop_oldest(unit: Unit, queue: int, wiring: Wiring) -> None:
     """Remove the message that became available first. What has outlived its time expires instead."""
+    _see_existing(unit, wiring)
     settle_all(unit, queue)
     row = unit.oldest(queue)
     if row is not None:

@@ -41,12 +41,14 @@ def settle_all(unit: Unit, queue: int) -> None:
         unit.settled.add(queue)
 
 
-def settle_if_outlived(unit: Unit, row: Row) -> bool:
-    """Whether the time to live of a message that nobody is working on is over; then it has left delivery."""
-    if row.expires_at is None or row.expires_at > unit.now or not row.is_due(unit.now):
-        return False
+def is_outlived(unit: Unit, row: Row) -> bool:
+    """Whether the time to live of a message is over, and nobody is working on it."""
+    return row.expires_at is not None and row.expires_at <= unit.now and row.is_due(unit.now)
+
+
+def settle_outlived(unit: Unit, row: Row) -> None:
+    """Have a message leave delivery that has outlived its time."""
     _settle(unit, row, None)
-    return True
 
 
 def _fallen(unit: Unit, row: Row, max_attempts: int | None) -> rules.Fallen:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from localqueue.stores.keyvalue.port import VERSION, Kind, Records
-from localqueue.stores.lmdb import keys, registry
-from localqueue.stores.lmdb.driver import Txn
+from localqueue.stores.lmdb import connection, keys
+from localqueue.stores.lmdb.keys import Txn
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -40,8 +40,8 @@ class LMDBRecords(Records[V]):
         self._timeout = timeout
         self._mark = _META.pack(f"localqueue {kind.name}".encode(), VERSION)
         with kind.worded():
-            self._environment = registry.acquire(self.path, map_size=map_size, sync=durability == "power")
-        self._finalizer = weakref.finalize(self, registry.release, self._environment)
+            self._environment = connection.acquire(self.path, map_size=map_size, sync=durability == "power")
+        self._finalizer = weakref.finalize(self, connection.release, self._environment)
         self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
         try:
             if not self._read(self._is_ours):

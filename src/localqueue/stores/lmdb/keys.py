@@ -4,7 +4,7 @@
     namespaces     N  name                                              id, secret
     queue ids      Q  namespace, name                                   queue
     queues         q  queue                                             QueueRow: counts, due, paused, ...
-    messages       M  key                                               MessageRow: everything but the content
+    messages       M  key                                               Row: everything but the content
     contents       P  key                                               payload, codec, headers; written once
     ready          r  queue, -priority, available_at, key
     due            d  queue, state, due_at, key                         expires_at
@@ -25,8 +25,9 @@
     journals       j  namespace                                         Switch: enabled, last seq, retention
     journal        J  namespace, seq                                    one entry
 
-Numbers are big-endian, so that bytes sort like numbers. Texts of users can be longer than the 511 bytes of an LMDB
-key: where they end a key they are cut and completed by a digest, and the row holds them whole.
+Numbers are big-endian, so that bytes sort like numbers; namespaces and queues have 4 bytes. Texts of users can be
+longer than the 511 bytes of an LMDB key: where they end a key they are cut and completed by a digest, and the row holds
+them whole.
 """
 
 from __future__ import annotations
@@ -34,38 +35,71 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
-
-from localqueue.stores.lmdb.driver import Txn
+from typing import Any, Protocol
 
 META = b"\x00localqueue"
-INDEX_TABLES = (b"r", b"d", b"e", b"D", b"H", b"B", b"m")
+NAMESPACES, QUEUE_IDS, QUEUES, MESSAGES, CONTENTS = b"N", b"Q", b"q", b"M", b"P"
+READY, DUE, ENDED, DEDUPE, HEADS, BLOCKED, RUN_MEMBERS = INDEXES = b"r", b"d", b"e", b"D", b"H", b"B", b"m"
+ATTEMPTS, DEPENDENTS, UPSTREAMS, REMOVED, RUN_IDS, RUNS = b"a", b"u", b"w", b"x", b"U", b"V"
+WORKERS, SUBSCRIPTIONS, RECORDS, JOURNALS, JOURNAL = b"W", b"S", b"R", b"j", b"J"
 
 LONGEST_TEXT = 400  # bytes of a text that take part in the order of the keys
 
 _TOP = 1 << 63
 _ALL = (1 << 64) - 1
 _DOUBLE = struct.Struct(">d")
-_BITS = struct.Struct(">Q")
+_NUMBER = struct.Struct(">Q")
+_WITHIN = struct.Struct(">cI")
 _ONE = struct.Struct(">cQ")
-_TWO = struct.Struct(">cQQ")
+_PAIR = struct.Struct(">cQQ")
+_ENTRY = struct.Struct(">cIQ")
 _READY = struct.Struct(">cIQQQ")
 _TIMED = struct.Struct(">cIBQQ")
-_ATTEMPT = struct.Struct(">cQI")
-_IN_QUEUE = struct.Struct(">cI")
 _IN_STATE = struct.Struct(">cIB")
-_KEY = struct.Struct(">Q")
+_ATTEMPT = struct.Struct(">cQI")
+
+
+class Cursor(Protocol):
+    """What we use of a cursor."""
+
+    def set_range(self, key: bytes) -> bool: ...
+    def first(self) -> bool: ...
+    def last(self) -> bool: ...
+    def prev(self) -> bool: ...
+    def key(self) -> bytes: ...
+    def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]: ...
+    def close(self) -> None: ...
+
+
+class Txn(Protocol):
+    """What we use of a transaction, reading or writing."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, dupdata: bool = True, overwrite: bool = True) -> bool: ...
+    def delete(self, key: bytes) -> bool: ...
+    def cursor(self) -> Cursor: ...
+
+
+# numbers and texts as bytes
 
 
 def ordered(number: float) -> int:
     """A 64-bit number that sorts like the float."""
-    bits: int = _BITS.unpack(_DOUBLE.pack(number))[0]
+    bits: int = _NUMBER.unpack(_DOUBLE.pack(number))[0]
     return bits ^ (_ALL if bits & _TOP else _TOP)
 
 
 def unordered(bits: int) -> float:
-    number: float = _DOUBLE.unpack(_BITS.pack(bits ^ (_TOP if bits & _TOP else _ALL)))[0]
+    number: float = _DOUBLE.unpack(_NUMBER.pack(bits ^ (_TOP if bits & _TOP else _ALL)))[0]
     return number
+
+
+number = _NUMBER.pack
+
+
+def last_number(key: bytes) -> int:
+    """The number that many keys (and some values) end with."""
+    return int.from_bytes(key[-8:], "big")
 
 
 def encoded(text: str) -> bytes:
@@ -83,171 +117,67 @@ def digest(text: str) -> bytes:
     return blake2b(encoded(text), digest_size=24).digest()
 
 
-def key_bytes(key: int) -> bytes:
-    return _KEY.pack(key)
+# keys, and the beginnings of keys to walk over
 
-
-def last_number(key: bytes) -> int:
-    """The message key that many keys (and some values) end with."""
-    return int.from_bytes(key[-8:], "big")
-
-
-def namespace(name: str) -> bytes:
-    return b"N" + text_key(name)
-
-
-def queue_id(namespace_id: int, name: str) -> bytes:
-    return _IN_QUEUE.pack(b"Q", namespace_id) + text_key(name)
-
-
-def queue_ids(namespace_id: int) -> bytes:
-    return _IN_QUEUE.pack(b"Q", namespace_id)
-
-
-def queue(queue: int) -> bytes:
-    return _IN_QUEUE.pack(b"q", queue)
+within = _WITHIN.pack  # all of a queue's or a namespace's in a table
+one = _ONE.pack  # what a table has about a message or a run
+pair = _PAIR.pack
+entry = _ENTRY.pack  # of a journal
+attempt = _ATTEMPT.pack
+of_state = _IN_STATE.pack  # a queue's in one state, in the tables `due` and `ended`
 
 
 def message(key: int) -> bytes:
     return _ONE.pack(b"M", key)
 
 
-def content(key: int) -> bytes:
-    return _ONE.pack(b"P", key)
+def named(table: bytes, number: int, name: str) -> bytes:
+    """Something with a name, of a queue or a namespace."""
+    return _WITHIN.pack(table, number) + text_key(name)
+
+
+def held(table: bytes, queue: int, key: str) -> bytes:
+    """A dedupe key or an ordering key of a queue."""
+    return _WITHIN.pack(table, queue) + digest(key)
+
+
+def records(namespace: int, kind: str) -> bytes:
+    return held(RECORDS, namespace, kind)
+
+
+def record(namespace: int, kind: str, key: str) -> bytes:
+    return held(RECORDS, namespace, kind) + text_key(key)
 
 
 def ready(queue: int, priority: int, available_at: float, key: int) -> bytes:
     return _READY.pack(b"r", queue, _TOP - 1 - priority, ordered(available_at), key)
 
 
-def ready_of(queue: int) -> bytes:
-    return _IN_QUEUE.pack(b"r", queue)
+def ready_parts(ready_key: bytes) -> tuple[float, int]:
+    """`available_at` and the message's key."""
+    _, _, _, at, key = _READY.unpack(ready_key)
+    return unordered(at), key
 
 
-def ready_parts(ready_key: bytes) -> tuple[int, float, int]:
-    """The inverted priority, `available_at` and the message's key."""
-    _, _, inverted, at, key = _READY.unpack(ready_key)
-    return inverted, unordered(at), key
-
-
-def next_priority(queue: int, inverted: int) -> bytes | None:
-    """Where the ready messages of lower priority start."""
-    return None if inverted == _ALL else _IN_QUEUE.pack(b"r", queue) + _BITS.pack(inverted + 1)
+def line_of(ready_key: bytes) -> tuple[bytes, bytes]:
+    """What the ready messages of the same priority begin with, and where those of lower priority start."""
+    _, queue, inverted, _, _ = _READY.unpack(ready_key)
+    after = _ENTRY.pack(b"r", queue, inverted + 1) if inverted < _ALL else _WITHIN.pack(b"r", queue + 1)
+    return _ENTRY.pack(b"r", queue, inverted), after
 
 
 def timed(table: bytes, queue: int, state: int, at: float, key: int) -> bytes:
-    """A key of the tables `d` (due) and `e` (ended)."""
+    """A key of the tables `due` and `ended`."""
     return _TIMED.pack(table, queue, state, ordered(at), key)
 
 
-def timed_of(table: bytes, queue: int, state: int) -> bytes:
-    return _IN_STATE.pack(table, queue, state)
+def timed_parts(timed_key: bytes) -> tuple[float, int]:
+    """The time and the message's key."""
+    _, _, _, at, key = _TIMED.unpack(timed_key)
+    return unordered(at), key
 
 
-def timed_parts(timed_key: bytes) -> tuple[int, float, int]:
-    """State, time and the message's key."""
-    _, _, state, at, key = _TIMED.unpack(timed_key)
-    return state, unordered(at), key
-
-
-def dedupe(queue: int, dedupe_key: str) -> bytes:
-    return _IN_QUEUE.pack(b"D", queue) + digest(dedupe_key)
-
-
-def head(queue: int, ordering_key: str) -> bytes:
-    return _IN_QUEUE.pack(b"H", queue) + digest(ordering_key)
-
-
-def blocked_behind(queue: int, ordering_key: str) -> bytes:
-    return _IN_QUEUE.pack(b"B", queue) + digest(ordering_key)
-
-
-def blocked_of(queue: int) -> bytes:
-    return _IN_QUEUE.pack(b"B", queue)
-
-
-def run_member(run: int, key: int) -> bytes:
-    return _TWO.pack(b"m", run, key)
-
-
-def run_members(run: int) -> bytes:
-    return _ONE.pack(b"m", run)
-
-
-def attempt(key: int, n: int) -> bytes:
-    return _ATTEMPT.pack(b"a", key, n)
-
-
-def attempts(key: int) -> bytes:
-    return _ONE.pack(b"a", key)
-
-
-def dependent(upstream: int, dependent: int) -> bytes:
-    return _TWO.pack(b"u", upstream, dependent)
-
-
-def dependents(upstream: int) -> bytes:
-    return _ONE.pack(b"u", upstream)
-
-
-def upstream(dependent: int, upstream: int) -> bytes:
-    return _TWO.pack(b"w", dependent, upstream)
-
-
-def upstreams(dependent: int) -> bytes:
-    return _ONE.pack(b"w", dependent)
-
-
-def removed(key: int) -> bytes:
-    return _ONE.pack(b"x", key)
-
-
-def run_id(namespace_id: int, name: str) -> bytes:
-    return _IN_QUEUE.pack(b"U", namespace_id) + text_key(name)
-
-
-def run_ids(namespace_id: int) -> bytes:
-    return _IN_QUEUE.pack(b"U", namespace_id)
-
-
-def run(run: int) -> bytes:
-    return _ONE.pack(b"V", run)
-
-
-def worker(queue: int, name: str) -> bytes:
-    return _IN_QUEUE.pack(b"W", queue) + text_key(name)
-
-
-def workers(queue: int) -> bytes:
-    return _IN_QUEUE.pack(b"W", queue)
-
-
-def subscription(queue: int, name: str) -> bytes:
-    return _IN_QUEUE.pack(b"S", queue) + text_key(name)
-
-
-def subscriptions(queue: int) -> bytes:
-    return _IN_QUEUE.pack(b"S", queue)
-
-
-def records(namespace_id: int, kind: str) -> bytes:
-    return _IN_QUEUE.pack(b"R", namespace_id) + digest(kind)
-
-
-def record(namespace_id: int, kind: str, key: str) -> bytes:
-    return records(namespace_id, kind) + text_key(key)
-
-
-def journal_switch(namespace_id: int) -> bytes:
-    return _IN_QUEUE.pack(b"j", namespace_id)
-
-
-def journal_of(namespace_id: int) -> bytes:
-    return _IN_QUEUE.pack(b"J", namespace_id)
-
-
-def journal_entry(namespace_id: int, seq: int) -> bytes:
-    return _IN_QUEUE.pack(b"J", namespace_id) + _KEY.pack(seq)
+# looking
 
 
 def walk(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -267,7 +197,7 @@ def walk_keys(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[b
     cursor = txn.cursor()
     try:
         if cursor.set_range(prefix if start is None else start):
-            key: Any
+            key: bytes
             for key in cursor.iternext(values=False):
                 if not key.startswith(prefix):
                     return

@@ -1,273 +1,363 @@
-"""The values of the environment: rows as packed structs, each beginning with the version of its layout.
-
-A message is two values. `MessageRow` holds what the store decides on and is rewritten with every change of state; the
-content (payload, codec, headers) is written once, so that a large payload never costs anything again.
-"""
+"""The rows of one write transaction, as the engine asks for them, and the writing of what it decided."""
 
 from __future__ import annotations
 
-import math
-import struct
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from localqueue.errors import QueueStoreCorruptError
+from localqueue.errors import IdTaken, QueueStoreCorruptError, RecordConflict
+from localqueue.events.event import LEASED
+from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.lmdb import keys
-from localqueue.stores.port import STATES, Payload
+from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
+from localqueue.stores.lmdb import journal, keys, reads, schema
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.schema import QueueRow, RunRow, pack_row, unpack_row
+from localqueue.stores.port import (
+    HISTORY_LIMIT,
+    LeaseRequest,
+    NewMessage,
+    RecordWrite,
+    StoredMessage,
+    Transition,
+)
 
-CODE = {name: code for code, name in enumerate(STATES)}
-READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED = range(len(STATES))
+if TYPE_CHECKING:
+    from localqueue.stores.lmdb.store import LMDBQueueStore
 
-LAYOUT = 1
-
-_NONE = math.nan  # stands for None in a float field; no time is ever NaN
-_MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
-_CONTENT = struct.Struct("<BBii")
-_QUEUE = struct.Struct("<BB8qdqq")
-_RUN = struct.Struct("<BQQd")
-_WORKER = struct.Struct("<BBQd")
-_RECORD = struct.Struct("<BQdI")
-_SUBSCRIPTION = struct.Struct("<BQ")
-_EXPIRY = struct.Struct("<d")
-
-
-def pack_optional(number: float | None) -> bytes:
-    return _EXPIRY.pack(_NONE if number is None else number)
+_LARGEST = 1 << 63
 
 
-def unpack_optional(value: bytes) -> float | None:
-    number: float = _EXPIRY.unpack(value)[0]
-    return None if number != number else number
+class LMDBRows:
+    """The rows of queues and runs are kept here while the transaction lasts; `flush` writes those of the queues."""
 
+    __slots__ = (
+        *("_journal", "_queues", "changed", "ids", "journalled", "namespace", "new_queues", "now", "observed", "path"),
+        *("queue_ids", "transitions", "txn"),
+    )
 
-def require_layout(layout: int, what: str) -> None:
-    if layout != LAYOUT:
-        raise QueueStoreCorruptError(f"a {what} has the unknown layout {layout}: restore a backup")
+    def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
+        self.txn = txn
+        self.now = now
+        self.observed = observed
+        self.ids: Mint = store.ids
+        self.namespace = store.namespace_id
+        self.path = store.path
+        self.queue_ids = store.queue_ids
+        self.new_queues: dict[str, int] = {}
+        self.changed: set[int] = set()  # queues that somebody may wait for
+        self.transitions: list[Transition] = []
+        self._queues: dict[int, QueueRow] = {}
+        self._journal = journal.Switch.read(txn, self.namespace)
+        self.journalled = self._journal.enabled
 
+    def flush(self) -> list[str]:
+        """Write the rows of queues; the names of those that changed."""
+        for row in self._queues.values():
+            packed = row.pack()
+            if packed != row.packed:
+                self.txn.put(keys.within(keys.QUEUES, row.id), packed)
+        return [self.queue_name(queue) for queue in self.changed]
 
-@dataclass(slots=True)
-class MessageRow:
-    """A message without its content. `indexed` is what the indexes held about it when it was loaded."""
+    # queues
 
-    key: int
-    queue: int
-    state: int
-    priority: int
-    available_at: float
-    created_at: float
-    attempts: int = 0  # deliveries so far, and the token of the current lease
-    forgiven: int = 0  # attempts that a requeue took off the budget
-    waiting_on: int = 0
-    dependents: int = 0  # 1 when some message waits for this one
-    history: int = 0  # number of the last finished attempt that was written down
-    run: int = 0  # 0 is none
-    most: int = -1  # deliveries that the current lease allows in all; -1 is as many as it takes
-    due_at: float | None = None  # next time the state changes by itself
-    leased_at: float | None = None
-    expires_at: float | None = None
-    failed_at: float | None = None
-    ended_at: float | None = None  # when it became dead, expired or cancelled
-    leased_by: str | None = None
-    ordering_key: str | None = None
-    dedupe_key: str | None = None
-    last_error: str | None = None  # JSON
-    before: int = -1  # the state it was loaded in
-    said: str = ""  # what its history was last told since it was loaded
-    indexed: dict[bytes, bytes] = field(default_factory=dict)
+    def queue(self, name: str) -> int:
+        queue = self.find_queue(name)
+        if queue is None:
+            queue = keys.next_number(self.txn, keys.QUEUES, 4)
+            self.txn.put(keys.named(keys.QUEUE_IDS, self.namespace, name), keys.number(queue))
+            self.txn.put(keys.within(keys.QUEUES, queue), QueueRow(queue, name).pack())
+            self.new_queues[name] = queue
+        return queue
 
-    def pack(self) -> bytes:
-        texts = [
-            None if text is None else keys.encoded(text)
-            for text in (self.leased_by, self.ordering_key, self.dedupe_key, self.last_error)
-        ]
-        fixed = _MESSAGE.pack(
-            LAYOUT, self.state, self.dependents, self.queue, self.priority, self.attempts, self.forgiven,
-            self.waiting_on, self.history, self.most, self.run, self.available_at, self.created_at,
-            _NONE if self.due_at is None else self.due_at,
-            _NONE if self.leased_at is None else self.leased_at,
-            _NONE if self.expires_at is None else self.expires_at,
-            _NONE if self.failed_at is None else self.failed_at,
-            _NONE if self.ended_at is None else self.ended_at,
-            *(-1 if text is None else len(text) for text in texts),
-        )  # fmt: skip
-        return fixed + b"".join(filter(None, texts))
+    def find_queue(self, name: str) -> int | None:
+        queue = self.queue_ids.get(name) or self.new_queues.get(name)
+        if queue is None:
+            value = self.txn.get(keys.named(keys.QUEUE_IDS, self.namespace, name))
+            if value is not None:
+                queue = self.new_queues[name] = keys.last_number(value)
+        return queue
 
-    @staticmethod
-    def unpack(key: int, value: bytes) -> MessageRow:
-        (layout, state, dependents, queue, priority, attempts, forgiven, waiting_on, history, most, run, available_at,
-         created_at, due_at, leased_at, expires_at, failed_at, ended_at, *lengths,
-         ) = _MESSAGE.unpack_from(value)  # fmt: skip
-        if layout != LAYOUT:
-            require_layout(layout, "message")
-        row = MessageRow(
-            key, queue, state, priority, available_at, created_at, attempts, forgiven, waiting_on, dependents,
-            history, run, most,
-            None if due_at != due_at else due_at,
-            None if leased_at != leased_at else leased_at,
-            None if expires_at != expires_at else expires_at,
-            None if failed_at != failed_at else failed_at,
-            None if ended_at != ended_at else ended_at,
-        )  # fmt: skip
-        if lengths != _NO_TEXTS:
-            row.leased_by, row.ordering_key, row.dedupe_key, row.last_error = _texts(value, _MESSAGE.size, lengths)
+    def queue_row(self, queue: int) -> QueueRow:
+        row = self._queues.get(queue)
+        if row is None:
+            row = self._queues[queue] = reads.queue_row(self.txn, queue)
         return row
 
-    def index_entries(self) -> dict[bytes, bytes]:
-        """Everything the indexes hold about this message; `check` compares them with it."""
-        entries: dict[bytes, bytes] = {}
-        state, queue, key = self.state, self.queue, self.key
-        if state == READY:
-            entries[keys.ready(queue, self.priority, self.available_at, key)] = b""
-        if self.due_at is not None:
-            entries[keys.timed(b"d", queue, state, self.due_at, key)] = pack_optional(self.expires_at)
-        if state >= DEAD:
-            assert self.ended_at is not None
-            entries[keys.timed(b"e", queue, state, self.ended_at, key)] = b""
-        elif self.dedupe_key is not None:
-            entries[keys.dedupe(queue, self.dedupe_key)] = keys.key_bytes(key)
-        if self.ordering_key is not None:
-            if state <= INFLIGHT:
-                entries[keys.head(queue, self.ordering_key)] = keys.key_bytes(key)
-            elif state == BLOCKED:
-                entries[keys.blocked_behind(queue, self.ordering_key) + keys.key_bytes(key)] = b""
-        if self.run:
-            entries[keys.run_member(self.run, key)] = b""
-        return entries
+    def queue_name(self, queue: int) -> str:
+        return self.queue_row(queue).name
 
+    def subscription_version(self, topic: int) -> int:
+        return self.queue_row(topic).subscriptions
 
-_NO_TEXTS = [-1, -1, -1, -1]
+    # rows
 
+    def row(self, key: int) -> Row | None:
+        value = self.txn.get(keys.message(key))
+        return None if value is None else unpack_row(key, value)
 
-def _texts(value: bytes, at: int, lengths: list[int]) -> list[str | None]:
-    texts: list[str | None] = []
-    for length in lengths:
-        texts.append(None if length < 0 else value[at : at + length].decode("utf-8", "surrogatepass"))
-        at += max(length, 0)
-    return texts
+    def fetch(self, wanted: Wanted) -> Found:
+        txn = self.txn
+        numbers = list(wanted.keys)
+        for table, held in ((keys.DEDUPE, wanted.holders), (keys.HEADS, wanted.heads)):
+            for queue, key in held:
+                value = txn.get(keys.held(table, queue, key))
+                if value is not None:
+                    numbers.append(keys.last_number(value))
+        for (queue, key), after in wanted.behind.items():
+            prefix = keys.held(keys.BLOCKED, queue, key)
+            numbers += map(keys.last_number, islice(keys.walk_keys(txn, prefix, prefix + keys.number(after + 1)), 1))
+        edges = [
+            (upstream, keys.last_number(edge))
+            for upstream in wanted.dependents
+            for edge in keys.walk_keys(txn, keys.one(keys.DEPENDENTS, upstream))
+        ]
+        numbers += [dependent for _, dependent in edges]
+        return Found(self._rows(numbers), edges)
 
+    def _rows(self, numbers: Iterable[int]) -> list[Row]:
+        return [row for row in map(self.row, numbers) if row is not None]
 
-def queue_of(value: bytes) -> int:
-    """The queue of a packed message, without unpacking the rest."""
-    return int.from_bytes(value[3:7], "little")
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        if self.queue_row(queue).due > now:
+            return []
+        passed = [reads.overdue(self.txn, queue, state, now) for state in range(DEAD)]
+        return self._rows(key for _, key, _ in islice(merge(*passed), limit))
 
+    def timers_settled(self, queue: int) -> None:
+        row = self.queue_row(queue)
+        if row.due <= self.now:
+            row.due = reads.next_due(self.txn, queue)
 
-def state_of(value: bytes) -> int:
-    return value[1]
+    def oldest(self, queue: int, limit: int) -> list[Row]:
+        return self._rows(key for _, key in islice(reads.by_availability(self.txn, queue), limit))
 
+    def oldest_blocked(self, queue: int) -> Row | None:
+        blocked = keys.walk_keys(self.txn, keys.within(keys.BLOCKED, queue))
+        first = min(map(keys.last_number, blocked), default=None)
+        return None if first is None else self.row(first)
 
-def pack_content(payload: Payload, codec: str | None, headers: str | None) -> bytes:
-    codec_raw = b"" if codec is None else keys.encoded(codec)
-    headers_raw = b"" if headers is None else keys.encoded(headers)
-    is_text = isinstance(payload, str)
-    fixed = _CONTENT.pack(
-        LAYOUT, is_text, -1 if codec is None else len(codec_raw), -1 if headers is None else len(headers_raw)
-    )
-    raw = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
-    return b"".join((fixed, codec_raw, headers_raw, raw))
+    def load(self, queue: int, now: float, up_to: int) -> int:
+        counts = reads.counts(self.txn, self.queue_row(queue), now)
+        return counts[READY] + counts[BLOCKED]
 
+    def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
+        return [
+            (keys.last_number(edge), dependent)
+            for dependent in dependents
+            for edge in keys.walk_keys(self.txn, keys.one(keys.UPSTREAMS, dependent))
+        ]
 
-def unpack_content(value: bytes) -> tuple[Payload, str | None, str | None]:
-    layout, is_text, *lengths = _CONTENT.unpack_from(value)
-    if layout != LAYOUT:
-        require_layout(layout, "payload")
-    at = _CONTENT.size
-    codec: str | None = None
-    headers: str | None = None
-    if lengths != [-1, -1]:
-        codec, headers = _texts(value, at, lengths)
-        at += sum(max(length, 0) for length in lengths)
-    raw = value[at:]
-    return (raw.decode("utf-8", "surrogatepass") if is_text else raw), codec, headers
+    def removed(self, numbers: Iterable[int]) -> set[int]:
+        return {key for key in numbers if self.txn.get(keys.one(keys.REMOVED, key)) is not None}
 
+    def stored(self, numbers: Iterable[int]) -> dict[int, StoredMessage]:
+        return {row.key: self.message(row) for row in self._rows(numbers)}
 
-@dataclass(slots=True)
-class QueueRow:
-    """A queue with its kept counts by state. `due` is a lower bound of its messages' `due_at`."""
+    def message(self, row: Row) -> StoredMessage:
+        return reads.stored_message(self.txn, self.ids, row, self.queue_name(row.queue))
 
-    id: int
-    name: str
-    counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
-    due: float = rules.NEVER
-    paused: bool = False
-    dropped: int = 0
-    subscriptions: int = 0
-    packed: bytes = b""
+    def ended(self, queue: int, state: int, until: float = rules.NEVER) -> list[Row]:
+        return self._rows(reads.ended_by(self.txn, queue, state, until))
 
-    def pack(self) -> bytes:
-        fixed = _QUEUE.pack(LAYOUT, self.paused, *self.counts, self.due, self.dropped, self.subscriptions)
-        return fixed + keys.encoded(self.name)
+    # runs
 
-    @staticmethod
-    def unpack(queue: int, value: bytes) -> QueueRow:
-        layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
-        if layout != LAYOUT:
-            require_layout(layout, "queue")
-        name = value[_QUEUE.size :].decode("utf-8", "surrogatepass")
-        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
+    def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
+        found = {}
+        for name in names:
+            run = reads.find_run(self.txn, self.namespace, name)
+            if run is None:
+                run = RunRow(keys.next_number(self.txn, keys.RUNS, 8), name)
+                self.txn.put(keys.named(keys.RUN_IDS, self.namespace, name), keys.number(run.id))
+                self._save_run(run)
+            found[name] = Run(run.id, run.cancelled_at is not None)
+        return found
 
-    def due_by(self, at: float | None) -> None:
-        if at is not None and at < self.due:
-            self.due = at
+    def cancel(self, name: str, now: float) -> list[Row]:
+        run = reads.find_run(self.txn, self.namespace, name)
+        if run is None:
+            return []
+        if run.cancelled_at is None:
+            run.cancelled_at = now
+            self._save_run(run)
+        rows = self._rows(reads.run_keys(self.txn, run.id))
+        return [row for row in reversed(rows) if row.state < DEAD]
 
+    def _save_run(self, run: RunRow) -> None:
+        self.txn.put(keys.one(keys.RUNS, run.id), run.pack())
 
-@dataclass(slots=True)
-class RunRow:
-    id: int
-    name: str
-    total: int = 0
-    done: int = 0
-    cancelled_at: float | None = None
+    # writing
 
-    def pack(self) -> bytes:
-        cancelled_at = _NONE if self.cancelled_at is None else self.cancelled_at
-        return _RUN.pack(LAYOUT, self.total, self.done, cancelled_at) + keys.encoded(self.name)
+    def write(self, writes: Writes, now: float) -> None:
+        """What leaves the indexes leaves them first: a key that one message gives up may be another's by now."""
+        put, delete = self.txn.put, self.txn.delete
+        for row, n, attempt in writes.attempts:
+            self._remember(row.key, n, attempt)
+        for row in writes.deletes.values():
+            self.delete(row, row.before or row)
+        entered = [entry for row in writes.updates.values() for entry in self._update(row)]
+        for row, message in writes.inserts:
+            self.insert(row, message)
+        for key, value in entered:
+            put(key, value)
+        for upstream, dependent in writes.edges:
+            put(keys.pair(keys.DEPENDENTS, upstream, dependent), b"")
+            put(keys.pair(keys.UPSTREAMS, dependent, upstream), b"")
+        for number in writes.removed:
+            put(keys.one(keys.REMOVED, number), b"")
+        edges = [(upstream, keys.last_number(edge)) for upstream in writes.freed for edge in self._edges(upstream)]
+        for upstream, dependent in edges + self.upstreams(writes.forgotten):
+            delete(keys.pair(keys.DEPENDENTS, upstream, dependent))
+            delete(keys.pair(keys.UPSTREAMS, dependent, upstream))
+        for number, change in writes.runs.items():
+            run = self._run(number)
+            run.total += change.total
+            run.done += change.done
+            self._save_run(run)
+        for queue, count in writes.dropped.items():
+            self.queue_row(queue).dropped += count
+        if self.journalled:
+            self.note(writes.notes)
 
-    @staticmethod
-    def unpack(run: int, value: bytes) -> RunRow:
-        layout, total, done, cancelled_at = _RUN.unpack_from(value)
-        require_layout(layout, "run")
-        name = value[_RUN.size :].decode("utf-8", "surrogatepass")
-        return RunRow(run, name, total, done, None if cancelled_at != cancelled_at else cancelled_at)
+    def write_batch(self, batch: Batch) -> None:
+        for row, message in batch.inserts():
+            self.insert(row, message)
 
+    def _edges(self, upstream: int) -> Iterator[bytes]:
+        return keys.walk_keys(self.txn, keys.one(keys.DEPENDENTS, upstream))
 
-class WorkerRow(NamedTuple):
-    """What a queue knows about a worker."""
+    def _run(self, number: int) -> RunRow:
+        run = reads.run_row(self.txn, number)
+        if run is None:
+            raise QueueStoreCorruptError(f"run number {number} is missing; run check() on {self.path!r}")
+        return run
 
-    name: str
-    leases: int = 0
-    last_seen: float | None = None
-    paused: bool = False
+    def note(self, notes: Sequence[Note]) -> None:
+        """Append to the journal."""
+        if notes:
+            journal.append(self.txn, self.namespace, self._journal, notes, self.now)
 
-    def pack(self) -> bytes:
-        last_seen = _NONE if self.last_seen is None else self.last_seen
-        return _WORKER.pack(LAYOUT, self.paused, self.leases, last_seen) + keys.encoded(self.name)
+    def insert(self, row: Row, message: NewMessage) -> None:
+        put = self.txn.put
+        if not -_LARGEST <= row.priority < _LARGEST:
+            raise OverflowError(f"priority must fit 64 bits, not {row.priority}")
+        due_at = row.due_at
+        if not put(keys.message(row.key), pack_row(row, due_at), overwrite=False):
+            raise IdTaken(f"message id {self.ids.id_of(row.key)} is in use")
+        put(keys.one(keys.CONTENTS, row.key), schema.pack_content(message.payload, message.codec, message.headers))
+        for key, value in schema.index_entries(row, row, due_at).items():
+            put(key, value)
+        if message.past is not None:
+            for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
+                self._remember(row.key, n, attempt)
+        queue = self.queue_row(row.queue)
+        queue.counts[row.state] += 1
+        if due_at is not None:
+            queue.due_by(due_at)
 
-    @staticmethod
-    def unpack(value: bytes) -> WorkerRow:
-        layout, paused, leases, last_seen = _WORKER.unpack_from(value)
-        require_layout(layout, "worker")
-        name = value[_WORKER.size :].decode("utf-8", "surrogatepass")
-        return WorkerRow(name, leases, None if last_seen != last_seen else last_seen, bool(paused))
+    def _remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
+        self.txn.put(keys.attempt(keys.ATTEMPTS, key, n), json.dumps(attempt, separators=(",", ":")).encode())
+        if n > HISTORY_LIMIT:
+            self.txn.delete(keys.attempt(keys.ATTEMPTS, key, n - HISTORY_LIMIT))
 
+    def _update(self, row: Row) -> list[tuple[bytes, bytes]]:
+        """Write a changed row and its queue's counts, and take it out of its place; the index entries it is to get."""
+        before = row.before
+        assert before is not None
+        due_at = row.due_at
+        self.txn.put(keys.message(row.key), pack_row(row, due_at))
+        queue = self.queue_row(row.queue)
+        queue.counts[before.state] -= 1
+        queue.counts[row.state] += 1
+        if due_at is not None:
+            queue.due_by(due_at)
+        had, has = schema.index_entries(row, before, before.due_at), schema.index_entries(row, row, due_at)
+        for key in had.keys() - has.keys():
+            self.txn.delete(key)
+        return [(key, value) for key, value in has.items() if had.get(key) != value]
 
-def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
-    raw = keys.encoded(key)
-    return b"".join((_RECORD.pack(LAYOUT, version, updated_at, len(raw)), raw, value))
+    def delete(self, row: Row, before: Row | Before) -> None:
+        """Delete a message with its content, history and index entries, as the store still has them."""
+        delete = self.txn.delete
+        delete(keys.message(row.key))
+        delete(keys.one(keys.CONTENTS, row.key))
+        for key in schema.index_entries(row, before, before.due_at):
+            delete(key)
+        if row.history:
+            for key in list(keys.walk_keys(self.txn, keys.one(keys.ATTEMPTS, row.key))):
+                delete(key)
+        self.queue_row(row.queue).counts[before.state] -= 1
 
+    def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
+        """A version is never used again, so a stale `expect` can not match by chance."""
+        versions = []
+        for write in writes:
+            key = keys.record(self.namespace, write.kind, write.key)
+            packed = self.txn.get(key)
+            version = 0 if packed is None else schema.unpack_record(packed)[2]
+            if write.expect is not None and write.expect != version:
+                raise RecordConflict(
+                    f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; "
+                    "nothing was changed"
+                )
+            if write.value is None:
+                self.txn.delete(key)
+                versions.append(0)
+            else:
+                versions.append(self.ids.reserve())
+                self.txn.put(key, schema.pack_record(write.key, write.value, versions[-1], now))
+        return versions
 
-def unpack_record(packed: bytes) -> tuple[str, bytes, int, float]:
-    layout, version, updated_at, length = _RECORD.unpack_from(packed)
-    require_layout(layout, "record")
-    at = _RECORD.size
-    return packed[at : at + length].decode("utf-8", "surrogatepass"), packed[at + length :], version, updated_at
+    # claiming
 
+    def paused(self, queue: int, worker: str | None) -> bool:
+        return self.queue_row(queue).paused or reads.is_paused(self.txn, queue, worker)
 
-def pack_subscription(name: str, n: int) -> bytes:
-    return _SUBSCRIPTION.pack(LAYOUT, n) + keys.encoded(name)
+    def claimable(self, queue: int, now: float) -> bool:
+        ready = next(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), None)
+        return ready is not None and next(reads.overdue(self.txn, queue, READY, now), None) is None
 
+    def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        first = islice(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), request.limit)
+        rows = [self._lease(entry, queue, request, now) for entry in list(first)]
+        if not rows:
+            return []
+        name = self.queue_name(queue)
+        if request.leased_by is not None and request.counted:
+            worker = reads.worker_row(self.txn, queue, request.leased_by)
+            counted = worker._replace(leases=worker.leases + len(rows))
+            self.txn.put(keys.named(keys.WORKERS, queue, worker.name), counted.pack())
+        if self.journalled:
+            self.note([Note(LEASED, row, row.attempts, row.leased_by) for row in rows])
+        messages = [reads.stored_message(self.txn, self.ids, row, name) for row in rows]
+        if request.ledger is None:
+            return messages
+        return [reads.with_record(self.txn, self.namespace, request.ledger, message) for message in messages]
 
-def unpack_subscription(value: bytes) -> tuple[str, int]:
-    layout, n = _SUBSCRIPTION.unpack_from(value)
-    require_layout(layout, "subscription")
-    return value[_SUBSCRIPTION.size :].decode("utf-8", "surrogatepass"), n
+    def _lease(self, entry: bytes, queue: int, request: LeaseRequest, now: float) -> Row:
+        """Lease a message by its entry in the line. It keeps its keys, so only its place and its timer move."""
+        txn = self.txn
+        row = self.row(keys.last_number(entry))
+        if row is None or row.state != READY:
+            raise QueueStoreCorruptError(
+                f"queue {request.queue!r} lists a ready message that it does not have; run check() on {self.path!r}",
+                path=self.path,
+            )
+        until = now + request.timeout
+        txn.delete(entry)
+        if row.expires_at is not None:
+            txn.delete(keys.timed(keys.DUE, queue, READY, row.expires_at, row.key))
+        txn.put(keys.timed(keys.DUE, queue, INFLIGHT, until, row.key), schema.pack_time(row.expires_at))
+        row.state = INFLIGHT
+        row.attempts += 1
+        row.leased_until, row.leased_at, row.leased_by, row.most = until, now, request.leased_by, request.max_attempts
+        txn.put(keys.message(row.key), pack_row(row, until))
+        counts = self.queue_row(queue)
+        counts.counts[READY] -= 1
+        counts.counts[INFLIGHT] += 1
+        counts.due_by(until)
+        return row

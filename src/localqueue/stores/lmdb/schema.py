@@ -1,26 +1,49 @@
-"""Creating, recognising and migrating the environment.
+"""What the environment holds: its mark, its namespaces, and the values of its tables as packed structs.
 
 The key `meta` marks it as ours and holds the schema's version. A migration is a function that leads from a version to
 the next inside a transaction; all pending ones run in one, so that a crash leaves the old version.
+
+Each value begins with the version of its layout. A message is two values: its row holds what is decided on and is
+rewritten with every change of state; the content (payload, codec, headers) is written once, so that a large payload
+never costs anything again.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from localqueue.errors import QueueStoreVersionError
+from localqueue.errors import QueueStoreCorruptError, QueueStoreVersionError
 from localqueue.ids import new_secret
+from localqueue.stores import rules
+from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import keys
-from localqueue.stores.lmdb.driver import Txn
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.port import STATES, Payload
 
 MAGIC = b"localqueue queue"
-
-_META = struct.Struct(">16sI")
-_NAMESPACE = struct.Struct(">IQ")
+LAYOUT = 1
 
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
 MIGRATIONS: list[Callable[[Txn], None]] = []
+
+_NONE = math.nan  # stands for None in a float field; no time is ever NaN
+_META = struct.Struct(">16sI")
+_NAMESPACE = struct.Struct(">IQ")
+_MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
+_CONTENT = struct.Struct("<BBii")
+_QUEUE = struct.Struct("<BB8qdqq")
+_RUN = struct.Struct("<BQQd")
+_WORKER = struct.Struct("<BBQd")
+_RECORD = struct.Struct("<BQdI")
+_SUBSCRIPTION = struct.Struct("<BQ")
+_TIME = struct.Struct("<d")
+
+
+# the mark and the namespaces
 
 
 def current_version() -> int:
@@ -47,6 +70,16 @@ def version(txn: Txn, path: str) -> int:
     return found
 
 
+def require_current(found: int, path: str) -> None:
+    """Who looks can not migrate."""
+    if found < current_version():
+        raise QueueStoreVersionError(
+            f"{path!r} was written by an older localqueue (schema version {found}); open it once without read_only, "
+            "which migrates it",
+            path=path,
+        )
+
+
 def prepare(txn: Txn, path: str) -> None:
     """Make sure the environment has the current schema."""
     found = version(txn, path)
@@ -58,7 +91,7 @@ def prepare(txn: Txn, path: str) -> None:
 
 
 def find_namespace(txn: Txn, name: str) -> tuple[int, int] | None:
-    value = txn.get(keys.namespace(name))
+    value = txn.get(keys.NAMESPACES + keys.text_key(name))
     return None if value is None else _NAMESPACE.unpack(value)
 
 
@@ -66,7 +99,247 @@ def namespace(txn: Txn, name: str) -> tuple[int, int]:
     """Number and secret of a namespace, made on first use."""
     found = find_namespace(txn, name)
     if found is None:
-        taken = [_NAMESPACE.unpack(value)[0] for _, value in keys.walk(txn, b"N")]
+        taken = [_NAMESPACE.unpack(value)[0] for _, value in keys.walk(txn, keys.NAMESPACES)]
         found = (max(taken, default=0) + 1, new_secret())
-        txn.put(keys.namespace(name), _NAMESPACE.pack(*found))
+        txn.put(keys.NAMESPACES + keys.text_key(name), _NAMESPACE.pack(*found))
     return found
+
+
+# parts of values
+
+
+def require_layout(layout: int, what: str) -> None:
+    if layout != LAYOUT:
+        raise QueueStoreCorruptError(f"a {what} has the unknown layout {layout}: restore a backup")
+
+
+def pack_time(time: float | None) -> bytes:
+    return _TIME.pack(_NONE if time is None else time)
+
+
+def unpack_time(value: bytes) -> float | None:
+    return _or_none(_TIME.unpack(value)[0])
+
+
+def _or_none(time: float) -> float | None:
+    return None if time != time else time
+
+
+def pack_texts(*texts: str | None) -> tuple[list[int], bytes]:
+    """The lengths of texts, -1 for one that is None, and the texts themselves."""
+    if texts.count(None) == len(texts):
+        return [-1] * len(texts), b""
+    raw = [None if text is None else keys.encoded(text) for text in texts]
+    return [-1 if text is None else len(text) for text in raw], b"".join(filter(None, raw))
+
+
+def unpack_texts(value: bytes, at: int, lengths: list[int]) -> tuple[list[str | None], int]:
+    """Texts that begin at a place, and the place where they end."""
+    texts: list[str | None] = []
+    for length in lengths:
+        texts.append(None if length < 0 else _text(value[at : at + length]))
+        at += max(length, 0)
+    return texts, at
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
+
+
+_NO_TEXTS = [-1, -1, -1, -1]
+
+
+# messages
+
+
+def pack_row(row: Row, due_at: float | None) -> bytes:
+    """`due_at` is the row's, which whoever packs it needs as well."""
+    lengths, texts = _NO_TEXTS, b""
+    if (
+        row.leased_by is not None
+        or row.ordering_key is not None
+        or row.dedupe_key is not None
+        or row.last_error is not None
+    ):
+        lengths, texts = pack_texts(row.leased_by, row.ordering_key, row.dedupe_key, row.last_error)
+    fixed = _MESSAGE.pack(
+        LAYOUT, row.state, row.dependents > 0, row.queue, row.priority, row.attempts, row.forgiven, row.waiting_on,
+        row.history, -1 if row.most is None else row.most, row.run or 0, row.available_at, row.created_at,
+        _NONE if due_at is None else due_at,
+        _NONE if row.leased_at is None else row.leased_at,
+        _NONE if row.expires_at is None else row.expires_at,
+        _NONE if row.failed_at is None else row.failed_at,
+        _NONE if row.ended_at is None else row.ended_at,
+        *lengths,
+    )  # fmt: skip
+    return fixed + texts
+
+
+def pack_plain(queue: int, now: float) -> bytes:
+    """The row of a message that was put without options."""
+    times = (now, now, _NONE, _NONE, _NONE, _NONE, _NONE)
+    return _MESSAGE.pack(LAYOUT, READY, False, queue, 0, 0, 0, 0, 0, -1, 0, *times, -1, -1, -1, -1)
+
+
+def unpack_row(key: int, value: bytes) -> Row:
+    (layout, state, dependents, queue, priority, attempts, forgiven, waiting_on, history, most, run, available_at,
+     created_at, due_at, leased_at, expires_at, failed_at, ended_at, *lengths,
+     ) = _MESSAGE.unpack_from(value)  # fmt: skip
+    if layout != LAYOUT:
+        require_layout(layout, "message")
+    row = Row(
+        key, queue, state, priority, created_at, available_at, attempts,
+        None if expires_at != expires_at else expires_at,
+        None if ended_at != ended_at else ended_at,
+        due_at if state == INFLIGHT else None,
+        None if leased_at != leased_at else leased_at,
+        None,
+        None if most < 0 else most,
+        forgiven, waiting_on, dependents, history, run or None, None, None, None,
+        None if failed_at != failed_at else failed_at,
+    )  # fmt: skip
+    if lengths != _NO_TEXTS:
+        texts, _ = unpack_texts(value, _MESSAGE.size, lengths)
+        row.leased_by, row.ordering_key, row.dedupe_key, row.last_error = texts
+    return row
+
+
+def queue_of(value: bytes) -> int:
+    """The queue of a packed row, without unpacking the rest."""
+    return int.from_bytes(value[3:7], "little")
+
+
+def state_of(value: bytes) -> int:
+    return value[1]
+
+
+def index_entries(row: Row, at: Row | Before, due_at: float | None) -> dict[bytes, bytes]:
+    """Everything the indexes hold about a message as it is, or as it was before; `check` compares them with it."""
+    entries: dict[bytes, bytes] = {}
+    state, queue, key = at.state, row.queue, row.key
+    if state == READY:
+        entries[keys.ready(queue, row.priority, at.available_at, key)] = b""
+    if due_at is not None:
+        entries[keys.timed(keys.DUE, queue, state, due_at, key)] = pack_time(at.expires_at)
+    if state >= DEAD:
+        assert at.ended_at is not None
+        entries[keys.timed(keys.ENDED, queue, state, at.ended_at, key)] = b""
+    elif row.dedupe_key is not None:
+        entries[keys.held(keys.DEDUPE, queue, row.dedupe_key)] = keys.number(key)
+    if row.ordering_key is not None:
+        if state <= INFLIGHT:
+            entries[keys.held(keys.HEADS, queue, row.ordering_key)] = keys.number(key)
+        elif state == BLOCKED:
+            entries[keys.held(keys.BLOCKED, queue, row.ordering_key) + keys.number(key)] = b""
+    if row.run:
+        entries[keys.pair(keys.RUN_MEMBERS, row.run, key)] = b""
+    return entries
+
+
+def pack_content(payload: Payload, codec: str | None, headers: str | None) -> bytes:
+    lengths, texts = pack_texts(codec, headers)
+    if isinstance(payload, str):
+        return _CONTENT.pack(LAYOUT, True, *lengths) + texts + keys.encoded(payload)
+    return _CONTENT.pack(LAYOUT, False, *lengths) + texts + payload
+
+
+def unpack_content(value: bytes) -> tuple[Payload, str | None, str | None]:
+    layout, is_text, *lengths = _CONTENT.unpack_from(value)
+    if layout != LAYOUT:
+        require_layout(layout, "payload")
+    (codec, headers), at = unpack_texts(value, _CONTENT.size, lengths)
+    return (_text(value[at:]) if is_text else value[at:]), codec, headers
+
+
+# queues, runs, workers, records, subscriptions
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """A queue with its kept counts by state. `due` is a lower bound of its messages' `due_at`."""
+
+    id: int
+    name: str
+    counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
+    due: float = rules.NEVER
+    paused: bool = False
+    dropped: int = 0
+    subscriptions: int = 0
+    packed: bytes = b""
+
+    def pack(self) -> bytes:
+        fixed = _QUEUE.pack(LAYOUT, self.paused, *self.counts, self.due, self.dropped, self.subscriptions)
+        return fixed + keys.encoded(self.name)
+
+    @staticmethod
+    def unpack(queue: int, value: bytes) -> QueueRow:
+        (paused, *counts, due, dropped, subscriptions), name = _unpack(_QUEUE, value, "queue")
+        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
+
+    def due_by(self, at: float) -> None:
+        if at < self.due:
+            self.due = at
+
+
+@dataclass(slots=True)
+class RunRow:
+    id: int
+    name: str
+    total: int = 0
+    done: int = 0
+    cancelled_at: float | None = None
+
+    def pack(self) -> bytes:
+        cancelled_at = _NONE if self.cancelled_at is None else self.cancelled_at
+        return _RUN.pack(LAYOUT, self.total, self.done, cancelled_at) + keys.encoded(self.name)
+
+    @staticmethod
+    def unpack(run: int, value: bytes) -> RunRow:
+        (total, done, cancelled_at), name = _unpack(_RUN, value, "run")
+        return RunRow(run, name, total, done, _or_none(cancelled_at))
+
+
+class WorkerRow(NamedTuple):
+    """What a queue knows about a worker."""
+
+    name: str
+    leases: int = 0
+    last_seen: float | None = None
+    paused: bool = False
+
+    def pack(self) -> bytes:
+        last_seen = _NONE if self.last_seen is None else self.last_seen
+        return _WORKER.pack(LAYOUT, self.paused, self.leases, last_seen) + keys.encoded(self.name)
+
+    @staticmethod
+    def unpack(value: bytes) -> WorkerRow:
+        (paused, leases, last_seen), name = _unpack(_WORKER, value, "worker")
+        return WorkerRow(name, leases, _or_none(last_seen), bool(paused))
+
+
+def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
+    raw = keys.encoded(key)
+    return b"".join((_RECORD.pack(LAYOUT, version, updated_at, len(raw)), raw, value))
+
+
+def unpack_record(packed: bytes) -> tuple[str, bytes, int, float]:
+    layout, version, updated_at, length = _RECORD.unpack_from(packed)
+    require_layout(layout, "record")
+    at = _RECORD.size
+    return _text(packed[at : at + length]), packed[at + length :], version, updated_at
+
+
+def pack_subscription(name: str, n: int) -> bytes:
+    return _SUBSCRIPTION.pack(LAYOUT, n) + keys.encoded(name)
+
+
+def unpack_subscription(value: bytes) -> tuple[str, int]:
+    (n,), name = _unpack(_SUBSCRIPTION, value, "subscription")
+    return name, n
+
+
+def _unpack(form: struct.Struct, value: bytes, what: str) -> tuple[list[Any], str]:
+    """The numbers of a value and the name that it ends with."""
+    layout, *numbers = form.unpack_from(value)
+    require_layout(layout, what)
+    return numbers, _text(value[form.size :])

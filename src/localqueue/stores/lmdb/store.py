@@ -6,24 +6,20 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from localqueue.errors import IdTaken, QueueStoreClosedError
+from localqueue.errors import IdTaken, QueueStoreClosedError, QueueStoreMissingError
+from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
-from localqueue.stores import rules
-from localqueue.stores.lmdb import keys, listen, maintain, operate, reads, registry, schema
-from localqueue.stores.lmdb import lease as leasing
-from localqueue.stores.lmdb.dependencies import Wiring, add_edges
-from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.enqueue import enqueue, put_one
-from localqueue.stores.lmdb.journal import KeepsJournal
-from localqueue.stores.lmdb.rows import BLOCKED, READY
-from localqueue.stores.lmdb.settle import settle, settle_one
-from localqueue.stores.lmdb.tx import Tx
+from localqueue.stores.engine import commit, leases
+from localqueue.stores.engine import operations as decided
+from localqueue.stores.engine.row import BLOCKED, CODE, READY
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.lmdb import backup, check, connection, fast, journal, keys, notify, operations, reads, schema
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.writer import Writer
-from localqueue.stores.observing import Observed
 from localqueue.stores.port import (
     Changes,
     CheckReport,
@@ -39,18 +35,20 @@ from localqueue.stores.port import (
     Subscriptions,
     Waiter,
 )
+from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
 
 
-class LMDBQueueStore(KeepsJournal, Observed):
+class LMDBQueueStore(Shell):
     """LMDB-backed queue store in the directory `path`; needs the extra `localqueue[lmdb]`.
 
     `durability="process"` survives the death of the process; `"power"` syncs every commit and survives the loss of
     power, after which a store in `"process"` may be damaged. Stores of one process on the same directory share the
     stronger of their durabilities; processes should agree on it. `map_size` is where the map starts: it grows by
     itself. `timeout` is how long to wait for another process's write lock. Safe to share between threads, to open
-    from many processes, and to carry over a fork.
+    from many processes, and to carry over a fork. With `read_only` nothing is made or changed; in a directory that may
+    not be written, writers wait while it reads.
     """
 
     def __init__(
@@ -62,21 +60,20 @@ class LMDBQueueStore(KeepsJournal, Observed):
         durability: str = "process",
         clock: Callable[[], float] = time.time,
         timeout: float = 15.0,
+        read_only: bool = False,
     ) -> None:
-        if durability not in ("process", "power"):
-            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
-        if not namespace:
-            raise ValueError("namespace cannot be empty")
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         if map_size <= 0:
             raise ValueError(f"map_size must be positive, not {map_size!r}")
-        super().__init__()
         self.path = os.fspath(path)
-        self.durability = durability
         self._timeout = timeout
-        self._namespace = namespace
         self._clock = clock
-        self._environment = registry.acquire(self.path, map_size=map_size, sync=durability == "power")
-        self._finalizer = weakref.finalize(self, registry.release, self._environment)
+        if read_only and not connection.is_there(self.path):
+            raise self._missing()
+        self._environment = connection.acquire(
+            self.path, map_size=map_size, sync=durability == "power", writing=not read_only
+        )
+        self._finalizer = weakref.finalize(self, connection.release, self._environment)
         self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
         try:
             self.namespace_id, self._secret = self._environment.read(self._find_namespace) or self._writer.run(
@@ -87,19 +84,26 @@ class LMDBQueueStore(KeepsJournal, Observed):
             raise
         self.ids = Mint(self._secret)
         self.queue_ids: dict[str, int] = {}
-        registry.remember(self)
+        connection.remember(self)
+
+    def _missing(self, what: str = "store") -> QueueStoreMissingError:
+        return QueueStoreMissingError(
+            f"there is no {what} at {self.url!r}, which was opened to look; open it without read_only to make one",
+            path=self.path,
+        )
 
     def _find_namespace(self, txn: Txn) -> tuple[int, int] | None:
-        current = schema.version(txn, self.path) == schema.current_version()
-        return schema.find_namespace(txn, self._namespace) if current else None
+        version = schema.version(txn, self.path)
+        if self.read_only and version:
+            schema.require_current(version, self.path)
+        found = schema.find_namespace(txn, self._namespace) if version == schema.current_version() else None
+        if self.read_only and found is None:
+            raise self._missing(f"namespace {self._namespace!r} in the store" if version else "store")
+        return found
 
     def _make_namespace(self, txn: Txn, now: float) -> tuple[int, int]:
         schema.prepare(txn, self.path)
         return schema.namespace(txn, self._namespace)
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace
 
     @property
     def url(self) -> str:
@@ -109,39 +113,42 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def _writer(self) -> Writer:
         return self._environment.writer
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.path!r}, namespace={self._namespace!r})"
-
     def now(self) -> float:
         return self._clock()
-
-    def mint(self, count: int = 1) -> list[str]:
-        return self.ids.take(count)
 
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        def work(tx: Tx) -> Committed:
-            wiring = Wiring()
-            enqueued = enqueue(tx, changes, wiring)
-            add_edges(tx, changes.edges, wiring)
-            settled = settle(tx, changes.settle, strict=changes.strict)
-            operate.write_records(tx, changes.records)
-            leased = leasing.lease(tx, changes.lease) if changes.lease is not None else []
-            return Committed(enqueued, settled, leased)
+        if fast.is_step(changes):
+            return self._write(lambda rows: self._step(rows, changes))
+        return self._write(lambda rows: self._put(rows, changes))
 
-        return self._write(work)
+    def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
+        return fast.put(rows, changes) or self._engine(rows, lambda unit: commit.apply(unit, changes))
+
+    def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
+        settled = fast.ack(rows, changes.settle, strict=changes.strict)
+        if settled is None:
+            return self._engine(rows, lambda unit: commit.apply(unit, changes))
+        leased = None if changes.lease is None else self._lease(rows, changes.lease, settle_all=True)
+        return Committed([], settled, leased or [])
+
+    def _lease(self, rows: LMDBRows, request: LeaseRequest, *, settle_all: bool = False) -> list[StoredMessage] | None:
+        leased = fast.lease(rows, request)
+        if leased is None:
+            leased = self._engine(rows, lambda unit: leases.lease(unit, request, settle_all=settle_all))
+        return leased
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        return self._write(lambda tx: put_one(tx, queue, payload, codec))
+        return self._write(lambda rows: fast.put_one(rows, queue, payload, codec))
 
     def put_batch(
         self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
     ) -> tuple[Sequence[str], float]:
-        def work(tx: Tx) -> float:
-            operate.write_records(tx, records)  # first, so that a batch that is refused costs little
-            enqueue(tx, Changes(enqueue=messages), Wiring())
-            return tx.now
+        def work(unit: Unit) -> float:
+            unit.rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
+            commit.apply(unit, Changes(enqueue=messages))
+            return unit.now
 
         while True:
             ids = self.mint(len(payloads))
@@ -149,41 +156,55 @@ class LMDBQueueStore(KeepsJournal, Observed):
                 NewMessage(new_id, queue, payload, codec) for new_id, payload in zip(ids, payloads, strict=True)
             ]
             try:
-                return ids, self._write(work)
+                return ids, self._decide(work)
             except IdTaken:
                 continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
-        if self._find_queue(queue) is None:
-            return False
-        return self._write(lambda tx: settle_one(tx, Settle(queue, message_id, "ack", token)))
+        acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
+        return self._is_used(queue) and self._write(lambda rows: self._step(rows, acks)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        if self._find_queue(request.queue) is None:
-            return []
-        return self._write(lambda tx: leasing.lease(tx, request))
+        while self._is_used(request.queue):
+            leased = self._write(lambda rows: self._lease(rows, request))
+            if leased is not None:
+                return leased
+        return []
+
+    def _is_used(self, queue: str) -> bool:
+        """False when there is nothing to do in a queue, since there is no such queue."""
+        self._require_writable()
+        return self._find_queue(queue) is not None
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        return self._write(lambda tx: leasing.renew(tx, leases, timeout))
+        return self._decide(lambda unit: operations.renew(unit, leases, timeout))
 
-    def _write(self, work: Callable[[Tx], T]) -> T:
+    def _decide(self, work: Callable[[Unit], T]) -> T:
+        return self._write(lambda rows: self._engine(rows, work))
+
+    def _engine(self, rows: LMDBRows, work: Callable[[Unit], T]) -> T:
+        """Have the engine decide about the rows of a write transaction."""
+        unit = Unit(rows, rows.now, observed=rows.observed)
+        result = work(unit)
+        rows.transitions = unit.finish()
+        rows.changed |= unit.changed_queues
+        return result
+
+    def _write(self, work: Callable[[LMDBRows], T]) -> T:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
         self._require_open()
-        made: list[Tx] = []
+        self._require_writable()
         seen = self._watched.seen
 
-        def apply(txn: Txn, now: float) -> T:
-            tx = Tx(self, txn, now, seen is not None)
-            made.append(tx)
-            result = work(tx)
-            tx.flush()
-            return result
+        def apply(txn: Txn, now: float) -> tuple[T, LMDBRows, list[str]]:
+            rows = LMDBRows(self, txn, now, observed=seen is not None)
+            return work(rows), rows, rows.flush()
 
-        result = self._writer.run(apply, clock=self._clock, timeout=self._timeout)
-        self.queue_ids.update(made[-1].new_queues)
-        self._environment.wake.touched([(self.namespace_id, name) for name in made[-1].touched])
+        result, rows, changed = self._writer.run(apply, clock=self._clock, timeout=self._timeout)
+        self.queue_ids.update(rows.new_queues)
+        self._environment.wake.touched([(self.namespace_id, name) for name in changed])
         if seen is not None:
-            seen += made[-1].transitions
+            seen += rows.transitions
         return result
 
     # reads
@@ -199,7 +220,7 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def _find_queue(self, name: str) -> int | None:
         known = self.queue_ids.get(name)
         if known is None:
-            value = self._read(lambda txn: txn.get(keys.queue_id(self.namespace_id, name)))
+            value = self._read(lambda txn: txn.get(keys.named(keys.QUEUE_IDS, self.namespace_id, name)))
             if value is None:
                 return None
             known = self.queue_ids[name] = keys.last_number(value)
@@ -227,30 +248,18 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def stats(self, queue: str) -> QueueStats:
         return self._read_queue(queue, lambda txn, q: reads.stats(txn, q, self._clock()), QueueStats())
 
-    def scan(
-        self,
-        queue: str,
-        *,
-        state: str | None = None,
-        after: str | None = None,
-        until: str | None = None,
-        limit: int | None = None,
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
     ) -> list[StoredMessage]:
-        last = rules.last_wanted(self.ids, state, until)
         return self._read_queue(
             queue, lambda txn, q: reads.scan(txn, self.ids, q, queue, state, after, last, limit), []
         )
 
-    def splits(self, queue: str, parts: int) -> list[str]:
-        rules.check_parts(parts)
+    def _splits(self, queue: str, parts: int) -> list[str]:
         return self._read_queue(queue, lambda txn, q: reads.splits(txn, self.ids, q, parts), [])
 
     def queues(self) -> list[str]:
-        def work(txn: Txn) -> list[str]:
-            found = keys.walk(txn, keys.queue_ids(self.namespace_id))
-            return [reads.queue_row(txn, keys.last_number(value)).name for _, value in found]
-
-        return sorted(self._read(work))
+        return self._read(lambda txn: reads.queues(txn, self.namespace_id))
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
         return self._read(lambda txn: reads.runs(txn, self.namespace_id, after, limit))
@@ -273,77 +282,82 @@ class LMDBQueueStore(KeepsJournal, Observed):
     def subscriptions(self, topic: str) -> Subscriptions:
         return self._read_queue(topic, reads.subscriptions, Subscriptions(0, ()))
 
-    # operations
-
-    def subscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, True))
-
-    def unsubscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, False))
-
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda tx: operate.requeue(tx, queue, ids, delay))
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        if dry_run:
-            until = self._clock() - older_than
-            return self._read_queue(queue, lambda txn, q: len(reads.ended_by(txn, q, state, until)), 0)
-        return self._write(lambda tx: operate.prune(tx, queue, state, older_than))
-
-    def purge(self, queue: str) -> int:
-        return self._write(lambda tx: operate.purge(tx, queue))
-
-    def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda tx: operate.cancel_run(tx, run_id))
-
-    def pause(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, True))
-
-    def resume(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, False))
-
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
         if worker is None:
             return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
         return self._read_queue(queue, lambda txn, q: reads.is_paused(txn, q, worker), False)
 
-    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        self._write(lambda tx: operate.heartbeat(tx, queue, worker_id, leases))
-
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a verified copy; it appears under `path`, a new directory, whole or not at all."""
         self._require_open()
-        maintain.backup(self._environment, os.fspath(path))
+        backup.backup(self._environment, os.fspath(path))
 
     def check(self) -> CheckReport:
-        return self._read(maintain.check)
+        return self._read(check.check)
+
+    # operations
+
+    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
+        return self._decide(lambda unit: decided.requeue(unit, queue, ids, delay))
+
+    def cancel_run(self, run_id: str) -> int:
+        return self._decide(lambda unit: decided.cancel_run(unit, run_id))
+
+    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        if dry_run:
+            until = self._clock() - older_than
+            return self._read_queue(queue, lambda txn, q: len(reads.ended_by(txn, q, CODE[state], until)), 0)
+        return self._decide(lambda unit: operations.prune(unit, queue, state, older_than))
+
+    def purge(self, queue: str) -> int:
+        return self._decide(lambda unit: operations.purge(unit, queue))
+
+    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
+        self._write(lambda rows: operations.heartbeat(rows, queue, worker_id, leases))
+
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
+        return self._write(lambda rows: operations.set_subscription(rows, topic, subscriber, wanted))
+
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
+        self._write(lambda rows: operations.set_paused(rows, queue, worker, paused))
+
+    # the journal
+
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
+        self._write(lambda rows: journal.set_kept(rows.txn, rows.namespace, enabled, keep_seconds, keep_events))
+
+    def journal_enabled(self) -> bool:
+        return self._read(lambda txn: journal.Switch.read(txn, self.namespace_id).enabled)
+
+    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
+        wanted = None if queue is None else self._find_queue(queue)
+        if queue is not None and wanted is None:
+            return []
+        return self._read(lambda txn: journal.events(txn, self.ids, self.namespace_id, after, limit, wanted))
+
+    def journal_span(self) -> tuple[int, int]:
+        return self._read(lambda txn: journal.span(txn, self.namespace_id))
+
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
+        return self._write(lambda rows: journal.prune(rows.txn, rows.namespace, rows.now - older_than, through))
 
     # wake
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
-        return listen.for_messages(self, queues, worker)
+        return notify.for_messages(self, queues, worker)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
-        return listen.for_capacity(self, limits)
+        return notify.for_capacity(self, limits)
 
     def listen_run(self, run_id: str) -> Waiter:
-        return listen.for_run(self, run_id)
+        return notify.for_run(self, run_id)
 
     # life
 
     def close(self) -> None:
-        """Close the store. Closing twice is harmless; any other call after it raises `QueueStoreClosedError`."""
         if self._finalizer.alive:
             self._finalizer()
             self._environment.wake.stir()  # whoever waits on this store finds it closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _after_fork_in_child(self) -> None:
         """The mint's lock may be held by a thread that does not exist here."""

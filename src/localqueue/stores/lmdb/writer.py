@@ -16,10 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from localqueue.stores.lmdb.driver import Txn, translate
+from localqueue.stores.lmdb.errors import translate
+from localqueue.stores.lmdb.keys import Txn
 
 if TYPE_CHECKING:
-    from localqueue.stores.lmdb.environment import Environment
+    from localqueue.stores.lmdb.connection import Environment
 
 T = TypeVar("T")
 Work = Callable[[Txn, float], T]

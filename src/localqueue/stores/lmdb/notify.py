@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from localqueue.stores import rules
+from localqueue.stores.engine.row import BLOCKED, READY
 from localqueue.stores.lmdb import reads
-from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.rows import BLOCKED, READY, QueueRow
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.schema import QueueRow
 from localqueue.stores.wake import StoreWaiter
 
 if TYPE_CHECKING:

@@ -1,79 +1,26 @@
-"""Backup and integrity check."""
+"""The integrity check."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import struct
 from collections import Counter
-from pathlib import Path
 
-from localqueue.errors import QueueStoreCorruptError, QueueStoreError
+from localqueue.errors import QueueStoreError
 from localqueue.stores import rules
-from localqueue.stores.lmdb import driver, keys, reads
-from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.environment import MAX_READERS, Environment
-from localqueue.stores.lmdb.rows import BLOCKED, INFLIGHT, WAITING, MessageRow, QueueRow, unpack_content
+from localqueue.stores.engine.row import BLOCKED, INFLIGHT, WAITING, Row
+from localqueue.stores.lmdb import keys, reads, schema
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.schema import QueueRow, index_entries
 from localqueue.stores.port import STATES, CheckReport
 
 _MOST_PROBLEMS = 20
-
-
-def backup(source: Environment, path: str) -> None:
-    """Copy a snapshot, verify the copy, then publish it under its name in one step."""
-    target = Path(path)
-    exists = f"backup target {path!r} exists; choose a new name, a backup never overwrites"
-    if target.exists():
-        raise FileExistsError(exists)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.part")
-    unfinished.mkdir()
-    try:
-        try:
-            source.copy(str(unfinished))
-        except (source.driver.Error, OSError) as error:
-            raise driver.translate(error, str(unfinished)) from error
-        report = _check_copy(source, unfinished)
-        if not report.ok:
-            raise QueueStoreCorruptError(
-                f"the backup was not kept because it failed its check: {report.problems[0]}", path=path
-            )
-        for name in ("data.mdb", ""):
-            _sync(unfinished / name)
-        try:
-            unfinished.rename(target)
-        except OSError as error:
-            raise FileExistsError(exists) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    _sync(target.parent)
-
-
-def _check_copy(source: Environment, copy: Path) -> CheckReport:
-    try:
-        opened = source.driver.open(str(copy), readonly=True, lock=False, max_readers=MAX_READERS)
-        try:
-            with opened.begin() as txn:
-                return check(txn)
-        finally:
-            opened.close()
-    except source.driver.Error as error:
-        raise driver.translate(error, str(copy)) from error
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check(txn: Txn) -> CheckReport:
     """Walk everything: rows can be read, and indexes, counts, leases, keys and dependencies agree with them."""
     problems: list[str] = []
     queues = {}
-    for key, value in keys.walk(txn, b"q"):
+    for key, value in keys.walk(txn, keys.QUEUES):
         queue = int.from_bytes(key[1:], "big")
         try:
             queues[queue] = QueueRow.unpack(queue, value)
@@ -82,16 +29,16 @@ def check(txn: Txn) -> CheckReport:
     found: Counter[tuple[int, int]] = Counter()
     indexed: Counter[bytes] = Counter()
     due: dict[int, float] = {}
-    for key, value in keys.walk(txn, b"M"):
+    for key, value in keys.walk(txn, keys.MESSAGES):
         number = keys.last_number(key)
         try:
-            row = MessageRow.unpack(number, value)
+            row = schema.unpack_row(number, value)
             problems += _message_problems(txn, row, queues)
         except (struct.error, ValueError, AssertionError, QueueStoreError) as error:
             problems.append(f"message {number} can not be read: {error}")
             continue
         found[row.queue, row.state] += 1
-        indexed.update(entry[:1] for entry in row.index_entries())
+        indexed.update(key[:1] for key in index_entries(row, row, row.due_at))
         if row.due_at is not None:
             due[row.queue] = min(row.due_at, due.get(row.queue, rules.NEVER))
         if len(problems) > _MOST_PROBLEMS:
@@ -101,30 +48,34 @@ def check(txn: Txn) -> CheckReport:
     return CheckReport(tuple(problems[:_MOST_PROBLEMS]))
 
 
-def _message_problems(txn: Txn, row: MessageRow, queues: dict[int, QueueRow]) -> list[str]:
+def _message_problems(txn: Txn, row: Row, queues: dict[int, QueueRow]) -> list[str]:
     problems = []
-    content = txn.get(keys.content(row.key))
+    content = txn.get(keys.one(keys.CONTENTS, row.key))
     if content is None:
         problems.append(f"message {row.key} has no payload")
     else:
-        unpack_content(content)
+        schema.unpack_content(content)
     if row.queue not in queues:
         problems.append(f"message {row.key} is in a queue that does not exist")
     if row.run and reads.run_row(txn, row.run) is None:
         problems.append(f"message {row.key} is in a run that does not exist")
-    if row.state == INFLIGHT and (row.due_at is None or row.leased_at is None):
+    if row.state == INFLIGHT and (row.leased_until is None or row.leased_at is None):
         problems.append(f"an inflight message has no lease: {row.key}")
-    if row.state == BLOCKED and (row.ordering_key is None or txn.get(keys.head(row.queue, row.ordering_key)) is None):
+    if row.state == BLOCKED and (
+        row.ordering_key is None or txn.get(keys.held(keys.HEADS, row.queue, row.ordering_key)) is None
+    ):
         problems.append(f"a message is blocked behind an ordering key that nobody holds: {row.key}")
-    if row.state == WAITING and row.waiting_on != sum(1 for _ in keys.walk_keys(txn, keys.upstreams(row.key))):
+    if row.state == WAITING and row.waiting_on != sum(
+        1 for _ in keys.walk_keys(txn, keys.one(keys.UPSTREAMS, row.key))
+    ):
         problems.append(f"a waiting message does not count its dependencies: {row.key}")
-    for key, value in row.index_entries().items():
+    for key, value in index_entries(row, row, row.due_at).items():
         stored = txn.get(key)
         if stored is None:
             problems.append(f"index {key[:1]!r} does not list message {row.key}")
         elif stored != value:
             two = "an ordering key has two messages in delivery"
-            problems.append(f"{two if key[:1] == b'H' else f'index {key[:1]!r} is wrong'}: {row.key}")
+            problems.append(f"{two if key[:1] == keys.HEADS else f'index {key[:1]!r} is wrong'}: {row.key}")
     return problems
 
 
@@ -143,17 +94,17 @@ def _queue_problems(queues: dict[int, QueueRow], found: Counter[tuple[int, int]]
 def _strays(txn: Txn, indexed: Counter[bytes], messages: int) -> list[str]:
     """Entries that belong to no message. Every message found its own, so it is enough to count."""
     problems = []
-    for table in keys.INDEX_TABLES:
+    for table in keys.INDEXES:
         stored = sum(1 for _ in keys.walk_keys(txn, table))
         if stored != indexed[table]:
             problems.append(f"index {table!r} has {stored} entries for {indexed[table]} of the messages")
-    contents = sum(1 for _ in keys.walk_keys(txn, b"P"))
+    contents = sum(1 for _ in keys.walk_keys(txn, keys.CONTENTS))
     if contents != messages:
         problems.append(f"there are {contents} payloads for {messages} messages")
-    down, up = (sum(1 for _ in keys.walk_keys(txn, table)) for table in (b"u", b"w"))
+    down, up = (sum(1 for _ in keys.walk_keys(txn, table)) for table in (keys.DEPENDENTS, keys.UPSTREAMS))
     if down != up:
         problems.append(f"dependencies are known {down} times from above but {up} times from below")
-    for key in keys.walk_keys(txn, b"a"):
+    for key in keys.walk_keys(txn, keys.ATTEMPTS):
         if txn.get(keys.message(int.from_bytes(key[1:9], "big"))) is None:
             problems.append(f"there is history of a message that does not exist: {int.from_bytes(key[1:9], 'big')}")
             break

@@ -1,4 +1,4 @@
-"""One open LMDB environment, shared by all stores of this process that name its directory.
+"""The open LMDB environments of this process, one for each directory, shared by all stores that name it.
 
 LMDB forbids opening an environment twice in a process and carrying it over a fork, and its map may only be resized
 while no transaction of the process is open. So there is one `Environment` for each directory, with a count of the
@@ -6,6 +6,10 @@ stores that use it; reads pass a `Gate` that resizing shuts; and the handle is c
 opened again by whoever needs it next, in the parent as in the child.
 
 Writers of all processes take a file lock before LMDB's own: unlike that one it can be waited for with a timeout.
+
+An environment that is only looked at is opened without making or changing a file. A reader enters itself in LMDB's
+table of readers, so that the pages of its snapshot are left alone; where that table is missing or may not be written,
+it keeps the writers waiting instead, by the same file lock.
 """
 
 from __future__ import annotations
@@ -16,15 +20,20 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError, QueueStoreFullError
-from localqueue.stores.lmdb import driver
-from localqueue.stores.lmdb.driver import Txn
-from localqueue.stores.lmdb.gate import Gate
+from localqueue.stores.lmdb import errors
+from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.writer import Writer
 from localqueue.stores.wake import Wake
+
+if TYPE_CHECKING:
+    from localqueue.stores.lmdb.store import LMDBQueueStore
 
 T = TypeVar("T")
 
@@ -39,20 +48,64 @@ _LONGEST_PAUSE = 0.002
 _OPEN_TIMEOUT = 15.0
 
 
+class Gate:
+    """Many may pass at a time; it can be shut to wait until nobody is inside."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._shut = False
+
+    def __enter__(self) -> None:
+        with self._condition:
+            while self._shut:
+                self._condition.wait()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._condition:
+            self._inside -= 1
+            if self._shut and not self._inside:
+                self._condition.notify_all()
+
+    def close(self) -> None:
+        """Let nobody in, and wait until everybody has left. One thread at a time: they hold the writer's lock."""
+        self._shut = True  # before the lock, or a stream of readers could keep it from us
+        with self._condition:
+            while self._inside:
+                self._condition.wait()
+
+    def open(self) -> None:
+        with self._condition:
+            self._shut = False
+            self._condition.notify_all()
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+
+
 class Environment:
     """The open environment of one directory. Strongest durability of its stores wins: once synced, always synced."""
 
-    def __init__(self, path: str, *, map_size: int, sync: bool) -> None:
-        from localqueue.stores.lmdb.writer import Writer
-
+    def __init__(self, path: str, *, map_size: int, sync: bool, writing: bool) -> None:
         self.path = path
-        self.driver = driver.load()
+        self.driver = errors.load()
         self.sync = sync
+        self.writing = writing
         self.users = 0
         self.closed = False
         self._map_size = -(-map_size // mmap.PAGESIZE) * mmap.PAGESIZE
         self._handle: Any = None
         self._lock_file = -1
+        self._listed = True  # whether reads are entered in the table of readers
+        self._make_locks()
+
+    def _make_locks(self) -> None:
         self._opening = threading.Lock()
         self.gate = Gate()
         self.writer = Writer(self)
@@ -74,29 +127,33 @@ class Environment:
 
     def _open(self) -> None:
         try:
-            Path(self.path).mkdir(parents=True, exist_ok=True)
-            lock_file = os.open(Path(self.path, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise QueueStoreError(
-                f"{self.path!r} is a file: an LMDB queue store is a directory; choose another store_path",
-                path=self.path,
-            ) from error
-        except OSError as error:
-            raise driver.translate(error, self.path) from error
-        try:
+            if self.writing:
+                Path(self.path).mkdir(parents=True, exist_ok=True)
+            self._listed = self.writing or os.access(Path(self.path, "lock.mdb"), os.W_OK)
+            self._lock_file = self._open_lock_file()
             self._handle = self.driver.open(
-                self.path, map_size=self._map_size, sync=self.sync, meminit=False, max_dbs=0, max_readers=MAX_READERS
-            )
-            self._lock_file = lock_file
+                self.path, map_size=self._map_size, sync=self.sync, meminit=False, max_dbs=0, max_readers=MAX_READERS,
+                readonly=not self.writing, create=self.writing, lock=self._listed,
+            )  # fmt: skip
             self._handle.reader_check()  # frees the slots of processes that were killed
             self._cover_end()
         except BaseException as error:
-            if self._handle is None:
-                os.close(lock_file)
             self._close_handle()
+            if isinstance(error, (FileExistsError, NotADirectoryError)):
+                raise QueueStoreError(
+                    f"{self.path!r} is a file: an LMDB queue store is a directory; choose another store_path",
+                    path=self.path,
+                ) from error
             if isinstance(error, (self.driver.Error, OSError)):
-                raise driver.translate(error, self.path) from error
+                raise errors.translate(error, self.path) from error
             raise
+
+    def _open_lock_file(self) -> int:
+        """-1 where nobody has written yet, and this is not the one who may."""
+        path = Path(self.path, LOCK_FILE)
+        if self.writing:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if path.exists() else -1
 
     def _cover_end(self) -> None:
         """Make the file as long as LMDB believes it is.
@@ -104,8 +161,8 @@ class Environment:
         Pages at the end that were freed before they were written may be missing, and do no harm. But if the file was
         cut, reading what is lost would kill the process (SIGBUS); a hole reads as zeros, which is reported as damage.
         """
-        if self._missing_bytes() > 0:
-            self._lock(_OPEN_TIMEOUT)
+        if self._missing_bytes() > 0 and os.access(self._data_file(), os.W_OK):
+            self._lock(_OPEN_TIMEOUT, self._lock_file)
             try:
                 if self._missing_bytes() > 0:
                     os.truncate(self._data_file(), os.path.getsize(self._data_file()) + self._missing_bytes())
@@ -122,8 +179,10 @@ class Environment:
     def _close_handle(self) -> None:
         if self._handle is not None:
             self._handle.close()
+            self._handle = None
+        if self._lock_file >= 0:
             os.close(self._lock_file)
-            self._handle, self._lock_file = None, -1
+            self._lock_file = -1
 
     def close(self) -> None:
         """Wait for what is under way, then close for good."""
@@ -132,11 +191,12 @@ class Environment:
             self._close_handle()
         self.wake.stir()
 
-    def strengthen(self, sync: bool) -> None:
-        """Sync every commit from now on, if asked to. LMDB decides that when it opens."""
-        if sync and not self.sync:
+    def strengthen(self, *, sync: bool, writing: bool) -> None:
+        """Sync every commit, and take some at all, from now on, if asked to. LMDB decides that when it opens."""
+        if sync > self.sync or writing > self.writing:
             with self.writer.lock, self.gate.shut():
-                self.sync = True
+                self.sync |= sync
+                self.writing |= writing
                 self._close_handle()
 
     # reading
@@ -151,12 +211,26 @@ class Environment:
                 with self.writer.lock:
                     self.adopt_size()
             except self.driver.Error as error:
-                raise driver.translate(error, self.path) from error
+                raise errors.translate(error, self.path) from error
 
     def _read_inside(self, work: Callable[[Txn], T]) -> T:
         """A frame of its own: the transaction object must be gone before the gate is left and the handle may close."""
-        with self.handle().begin() as txn:
+        handle = self.handle()
+        if not self._listed:
+            return self._read_unlisted(handle, work)
+        with handle.begin() as txn:
             return work(txn)
+
+    def _read_unlisted(self, handle: Any, work: Callable[[Txn], T]) -> T:
+        """With a lock of its own, so that reads of other threads may end before it does."""
+        lock_file = self._open_lock_file()
+        try:
+            self._lock(_OPEN_TIMEOUT, lock_file, fcntl.LOCK_SH)
+            with handle.begin() as txn:
+                return work(txn)
+        finally:
+            if lock_file >= 0:
+                os.close(lock_file)
 
     def last_transaction(self) -> int:
         """A number that changes with every commit of any process."""
@@ -212,23 +286,26 @@ class Environment:
     def lock(self, timeout: float) -> None:
         """Take it, or raise `QueueStoreLockedError` after `timeout` seconds."""
         self.handle()
-        self._lock(timeout)
+        self._lock(timeout, self._lock_file)
 
     def unlock(self) -> None:
-        fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+        if self._lock_file >= 0:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
-    def _lock(self, timeout: float) -> None:
+    def _lock(self, timeout: float, lock_file: int, how: int = fcntl.LOCK_EX) -> None:
+        if lock_file < 0:
+            return
         deadline = 0.0
         pause = _FIRST_PAUSE
         while True:
             try:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock_file, how | fcntl.LOCK_NB)
                 return
             except BlockingIOError as error:
                 now = time.monotonic()
                 deadline = deadline or now + timeout
                 if now >= deadline:
-                    raise driver.locked(self.path) from error
+                    raise errors.locked(self.path) from error
             time.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
@@ -252,14 +329,80 @@ class Environment:
 
         The handle of a thread that forked inside a commit is the parent's: it can be neither used nor closed here.
         """
-        from localqueue.stores.lmdb.writer import Writer
-
         if not usable:
             _abandoned.append(self._handle)
             self._handle, self.closed = None, True
         on_edge = self.writer.on_edge
-        self._opening = threading.Lock()
-        self.gate = Gate()
-        self.writer = Writer(self)
+        self._make_locks()
         self.writer.on_edge = on_edge
-        self.wake = Wake(lambda _queues: self.last_transaction())
+
+
+# the environments of this process, by resolved path, and what happens to them on a fork
+
+_lock = threading.RLock()  # a store that is garbage collected releases its environment from wherever that happens
+_environments: dict[str, Environment] = {}
+_stores: weakref.WeakSet[LMDBQueueStore] = weakref.WeakSet()
+_closed_for_fork: list[Environment] = []
+
+
+def acquire(path: str, *, map_size: int, sync: bool, writing: bool = True) -> Environment:
+    """The environment at `path`, counted once more; `release` it."""
+    resolved = os.path.realpath(path)
+    with _lock:
+        environment = _environments.get(resolved)
+        if environment is not None:
+            environment.users += 1
+        if environment is None or environment.closed:  # the garbage collector may close it just before it is counted
+            environment = _environments[resolved] = Environment(resolved, map_size=map_size, sync=sync, writing=writing)
+            environment.users = 1
+        environment.strengthen(sync=sync, writing=writing)
+        return environment
+
+
+def release(environment: Environment) -> None:
+    with _lock:
+        environment.users -= 1
+        if environment.users:
+            return
+        if _environments.get(environment.path) is environment:
+            del _environments[environment.path]
+        environment.close()
+
+
+def is_there(path: str) -> bool:
+    """Whether a store was ever made in this directory."""
+    try:
+        return os.path.getsize(os.path.join(path, "data.mdb")) > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def remember(store: LMDBQueueStore) -> None:
+    _stores.add(store)
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    for environment in _environments.values():
+        if environment.before_fork():
+            _closed_for_fork.append(environment)
+
+
+def _after_fork_in_parent() -> None:
+    for environment in _closed_for_fork:
+        environment.after_fork_in_parent()
+    _closed_for_fork.clear()
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for environment in _environments.values():
+        environment.after_fork_in_child(usable=environment in _closed_for_fork)
+    _closed_for_fork.clear()
+    for store in list(_stores):
+        store._after_fork_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

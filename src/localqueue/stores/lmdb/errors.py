@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from localqueue.errors import (
     QueueStoreCorruptError,
@@ -15,27 +14,6 @@ from localqueue.errors import (
     QueueStoreReadOnlyError,
     QueueStoreVersionError,
 )
-
-
-class Cursor(Protocol):
-    """What we use of a cursor."""
-
-    def set_range(self, key: bytes) -> bool: ...
-    def first(self) -> bool: ...
-    def last(self) -> bool: ...
-    def prev(self) -> bool: ...
-    def key(self) -> bytes: ...
-    def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]: ...
-    def close(self) -> None: ...
-
-
-class Txn(Protocol):
-    """What we use of a transaction, reading or writing."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-    def put(self, key: bytes, value: bytes, dupdata: bool = True, overwrite: bool = True) -> bool: ...
-    def delete(self, key: bytes) -> bool: ...
-    def cursor(self) -> Cursor: ...
 
 
 def load() -> Any:
