@@ -26,6 +26,7 @@ from localqueue.stores import rules
 from localqueue.stores.engine.port import Insert
 from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING, Row, from_json, to_json
 from localqueue.stores.port import STATES, NewMessage, Payload, StoredMessage
+from localqueue.stores.rules import Attempt
 
 Document = dict[str, Any]
 
@@ -87,8 +88,12 @@ def content_of(message: NewMessage) -> Document:
     return content
 
 
-def attempt_values(attempt: rules.Attempt) -> list[Any]:
+def attempt_values(attempt: Attempt) -> list[Any]:
     return [*attempt[:5], to_json(attempt.error)]
+
+
+def _attempt_of(attempt: int, event: str, at: float, since: float | None, by: str | None, error: str | None) -> Attempt:
+    return Attempt(attempt, event, at, since, by, from_json(error))
 
 
 def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | None, now: float) -> Document:
@@ -106,11 +111,7 @@ def stored_message(ids: Mint, document: Document, queue: str) -> StoredMessage:
     get = document.get
     state, attempts = document["s"], document["a"]
     leased_at, leased_by = get("la"), get("lb")
-    finished = (
-        [rules.Attempt(a, event, at, since, by, from_json(e)) for a, event, at, since, by, e in document["h"]]
-        if "h" in document
-        else ()
-    )
+    finished = [_attempt_of(*one) for one in document["h"]] if "h" in document else ()
     return StoredMessage(
         ids.id_of(document["_id"]), queue, STATES[state], document["b"], get("co"), document["p"], attempts,
         document["c"], document["at"], get("due") if state == INFLIGHT else None, leased_by,
