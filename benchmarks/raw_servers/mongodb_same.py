@@ -18,7 +18,7 @@ from pymongo.write_concern import WriteConcern
 from localqueue.stores.engine.row import INFLIGHT
 from localqueue.stores.mongodb import MongoDBQueueStore, gate
 from localqueue.stores.mongodb.document import ROOM, plain, say, say_new
-from localqueue.stores.mongodb.schema import CLAIM
+from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 
 QUEUE = "bench"
 NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
@@ -66,7 +66,8 @@ class Adapter:
 
     def ack(self, handle: Handle) -> None:
         self.messages.delete_one(
-            {"_id": Int64(handle["_id"]), "q": self.queue, "s": INFLIGHT, "a": handle["a"], **NOTHING_FOLLOWS}
+            {"_id": Int64(handle["_id"]), "q": self.queue, "s": INFLIGHT, "a": handle["a"], **NOTHING_FOLLOWS},
+            hint=BY_KEY,
         )
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from localqueue.stores import rules
 from localqueue.stores.engine.row import CODE, EXPIRED, INFLIGHT, READY
 from localqueue.stores.mongodb import errors, gate
 from localqueue.stores.mongodb.document import Document, content_of, say_new, stored_message
-from localqueue.stores.mongodb.schema import CLAIM
+from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import (
     Changes,
@@ -165,7 +165,7 @@ def _claim_many(store: MongoDBQueueStore, queue: int, request: LeaseRequest, now
             for one in found:
                 by_attempts.setdefault(one["a"], []).append(Int64(one["_id"]))
             writes = [
-                UpdateMany({"_id": {"$in": keys}, "q": queue, "s": READY, "a": attempts}, update)
+                UpdateMany({"_id": {"$in": keys}, "q": queue, "s": READY, "a": attempts}, update, hint=BY_KEY)
                 for attempts, keys in by_attempts.items()
             ]
             claimed = _write(messages, writes).modified_count
@@ -198,7 +198,7 @@ def renew(store: MongoDBQueueStore, leases: Sequence[Lease], timeout: float) -> 
         queue = store._find_queue(one.queue)
         if key is not None and queue is not None:
             query = {"_id": Int64(key), "q": queue, "s": INFLIGHT, "a": one.token}
-            writes.append(UpdateOne(query, {"$set": {"due": until}, "$unset": {"j": ""}}))
+            writes.append(UpdateOne(query, {"$set": {"due": until}, "$unset": {"j": ""}}, hint=BY_KEY))
             store.server.looks.timer(queue, until)
     if not writes:
         return [None] * len(leases)
@@ -240,7 +240,7 @@ def ack_one(store: MongoDBQueueStore, queue: int, key: int, token: int) -> bool:
     query = {"_id": Int64(key), "q": queue, "s": INFLIGHT, "a": token, **_NOTHING_FOLLOWS}
     try:
         with pymongo.timeout(server.timeout):
-            return bool(server.messages.delete_one(query).deleted_count)
+            return bool(server.messages.delete_one(query, hint=BY_KEY).deleted_count)
     except (PyMongoError, BSONError) as error:
         raise errors.translate(error, server.url) from error
 
@@ -269,7 +269,7 @@ def ack_all(store: MongoDBQueueStore, settles: Sequence[Settle]) -> bool:
     def work(session: Any) -> None:
         for (queue, token), keys in groups.items():
             query = {"_id": {"$in": keys}, "q": queue, "s": INFLIGHT, "a": token, **_NOTHING_FOLLOWS}
-            if store.server.messages.delete_many(query, session=session).deleted_count != len(keys):
+            if store.server.messages.delete_many(query, hint=BY_KEY, session=session).deleted_count != len(keys):
                 raise _NotAll
 
     try:

@@ -46,6 +46,7 @@ COLLECTIONS = (
 
 #: Name, fields and condition of each index of the messages. Only `claim`, `due` and `all` are touched by everyday work.
 CLAIM, DUE, STATE, ALL = "claim", "due", "state", "all"
+BY_KEY = "_id_"  # named, so that the server does not weigh it against others
 _MESSAGE_INDEXES: tuple[tuple[str, list[tuple[str, int]], dict[str, Any], bool], ...] = (
     (CLAIM, [("q", 1), ("s", 1), ("p", -1), ("at", 1), ("_id", 1)], {"s": 0}, False),
     (DUE, [("q", 1), ("s", 1), ("due", 1), ("_id", 1)], {"due": {"$exists": True}}, False),
