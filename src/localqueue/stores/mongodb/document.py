@@ -70,22 +70,14 @@ def new_document(namespace: int, insert: Insert) -> Document:
     row, message = insert
     document: Document = {"_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at}
     document |= fields_of(row)
-    document |= content_of(message)
-    for name, value in (("dk", row.dedupe_key), ("ok", row.ordering_key), ("r", row.run)):
+    document["b"] = message.payload
+    keys = ("dk", row.dedupe_key), ("ok", row.ordering_key), ("r", row.run)
+    for name, value in (("co", message.codec), ("hd", message.headers), *keys):
         if value is not None:
             document[name] = value
     if message.past is not None and (attempts := rules.attempts_of(message.past.history)):
         document["h"] = [attempt_values(one) for one in attempts]
     return document
-
-
-def content_of(message: NewMessage) -> Document:
-    content: Document = {"b": message.payload}
-    if message.codec is not None:
-        content["co"] = message.codec
-    if message.headers is not None:
-        content["hd"] = message.headers
-    return content
 
 
 def attempt_values(attempt: Attempt) -> list[Any]:
@@ -103,6 +95,25 @@ def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | N
     }  # fmt: skip
     if codec is not None:
         document["co"] = codec
+    return document
+
+
+def simple(namespace: int, key: int, queue: int, state: int, message: NewMessage, now: float) -> Document:
+    """The document of a new message that nothing but its keys and times decide about."""
+    document = plain(namespace, key, queue, message.payload, message.codec, now)
+    at, expires_at = now + message.delay, None if message.ttl is None else now + message.ttl
+    document["s"], document["p"], document["at"] = state, message.priority, at
+    if expires_at is not None:
+        document["x"] = expires_at
+    due = rules.due_at(STATES[state], available_at=at, expires_at=expires_at)
+    if due is not None:
+        document["due"] = due
+    if message.dedupe_key is not None:
+        document["dk"] = document["u"] = message.dedupe_key
+    if message.ordering_key is not None:
+        document["ok"] = message.ordering_key
+    if message.headers is not None:
+        document["hd"] = message.headers
     return document
 
 

@@ -17,13 +17,13 @@ from pymongo import ReturnDocument, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError, WriteError
 
 from localqueue.errors import IdTaken
-from localqueue.stores import rules
-from localqueue.stores.engine.row import CODE, EXPIRED, INFLIGHT, READY
+from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY
 from localqueue.stores.mongodb import errors, gate
-from localqueue.stores.mongodb.document import Document, content_of, say_new, stored_message
+from localqueue.stores.mongodb.document import Document, say_new, simple, stored_message
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import (
+    STATES,
     Changes,
     Enqueued,
     Lease,
@@ -79,18 +79,10 @@ def enqueue_one(store: MongoDBQueueStore, message: NewMessage) -> Enqueued | Non
     if key is None:
         raise ValueError(f"{message.id!r} is not an id of this namespace; ids of new messages come from mint()")
     queue, now = store.queue_number(message.queue), store.now()
-    _, available_at, expires_at, _ = rules.arrival(message, now)
-    landed = rules.landing(now=now, available_at=available_at, expires_at=expires_at)
-    if CODE[landed] == EXPIRED:
+    if message.ttl is not None and message.ttl <= 0:
         return None
-    due = rules.due_at(landed, available_at=available_at, expires_at=expires_at)
-    document = {
-        "_id": Int64(key), "n": store.namespace_id, "q": queue, "s": CODE[landed], "p": message.priority, "a": 0,
-        "c": now, "at": available_at, **content_of(message),
-    }  # fmt: skip
-    for name, value in (("x", expires_at), ("due", due), ("dk", message.dedupe_key), ("u", message.dedupe_key)):
-        if value is not None:
-            document[name] = value
+    state = DELAYED if message.delay > 0 else READY
+    document = simple(store.namespace_id, key, queue, state, message, now)
     try:
         insert(store, document)
     except DuplicateKeyError as error:
@@ -100,9 +92,9 @@ def enqueue_one(store: MongoDBQueueStore, message: NewMessage) -> Enqueued | Non
     except WriteError:
         store.journalled = True
         return None
-    store.server.looks.timer(queue, due)
+    store.server.looks.timer(queue, document.get("due"))
     store.ears.touched((message.queue,))
-    return Enqueued("stored", landed, now)
+    return Enqueued("stored", STATES[state], now)
 
 
 # claiming

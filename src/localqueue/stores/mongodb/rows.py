@@ -19,7 +19,7 @@ from pymongo.errors import OperationFailure
 
 from localqueue.errors import IdTaken, RecordConflict
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import errors, gate, schema
@@ -37,6 +37,7 @@ from localqueue.stores.mongodb.document import (
     row_of,
     say,
     say_new,
+    simple,
     stored_message,
 )
 from localqueue.stores.mongodb.journal import Entry, entry_of, is_kept, write_entries
@@ -400,6 +401,15 @@ class MongoRows:
             self.set_timer(row.queue, row.due_at)
         self.insert_documents(documents)
 
+    def write_batch(self, batch: Batch) -> None:
+        documents = []
+        for key, state, message in zip(batch.keys, batch.states, batch.messages, strict=True):
+            queue = batch.queues[message.queue]
+            document = simple(self.store.namespace_id, key, queue, state, message, batch.now)
+            self.set_timer(queue, document.get("due"))
+            documents.append(document)
+        self.insert_documents(documents)
+
     def insert_documents(self, documents: list[Document]) -> None:
         """New messages; the first of each queue tells listeners of it."""
         if not documents:
@@ -475,6 +485,9 @@ class MongoRows:
 
     def paused(self, queue: int, worker: str | None) -> bool:
         return False  # the barrier tells: see gate.py
+
+    def claimable(self, queue: int, now: float) -> bool:
+        return True  # claims pass by what has outlived its time
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
         query = gate.for_claims(queue, request.leased_by, now)
