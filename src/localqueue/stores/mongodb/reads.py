@@ -77,8 +77,9 @@ def _counts(found: dict[str, list[Document]]) -> list[int]:
 
 def _stats(server: Server, queue: int, now: float) -> QueueStats:
     leased = {"_id": "$lb", "count": {"$sum": 1}, "first": {"$min": "$la"}, "sum": {"$sum": "$la"}}
-    ready = {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}} | MESSAGES
-    alive = {"due": {"$lte": now}, "x": {"$not": {"$lte": now}}}
+    ready = {"q": queue, "s": READY} | MESSAGES
+    due: Document = {"q": queue, "due": {"$lte": now}}
+    alive = {"x": {"$not": {"$lte": now}}}
     shown = {"$project": {"p": 1, "at": 1, "due": 1}}
     found = _ask(
         server, queue, now,
@@ -90,8 +91,8 @@ def _stats(server: Server, queue: int, now: float) -> QueueStats:
         _union("lq_messages", "last",
                {"$match": ready}, {"$sort": {"p": 1, "at": -1, "_id": -1}}, {"$limit": 1}, shown),
         *(_union("lq_messages", "due",
-                 {"$match": {"q": queue, "s": state} | alive}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
-          for state in (DELAYED, INFLIGHT)),
+                 {"$match": due | state}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
+          for state in ({"s": INFLIGHT}, {"s": DELAYED} | alive)),
     )  # fmt: skip
     kept, inflight = _counts(found), found["leased"]
     workers = list(server.database.lq_workers.find({"q": queue}).sort("w", 1))  # not waited for, so in no snapshot yet
@@ -99,7 +100,7 @@ def _stats(server: Server, queue: int, now: float) -> QueueStats:
     since = [one["due"] for one in found["due"]]
     if found["first"]:
         one_priority = found["first"][0]["p"] == found["last"][0]["p"]
-        since.append(found["first"][0]["at"] if one_priority else _oldest_ready(server, queue, now))
+        since.append(found["first"][0]["at"] if one_priority else _oldest_ready(server, ready, now))
     held = sum(one["count"] for one in inflight)
     return QueueStats(
         **dict(zip(STATES, kept, strict=True)),
@@ -116,10 +117,9 @@ def _stats(server: Server, queue: int, now: float) -> QueueStats:
     )
 
 
-def _oldest_ready(server: Server, queue: int, now: float) -> float:
+def _oldest_ready(server: Server, ready: Document, now: float) -> float:
     """When the ready message became available that did so first: one seek for each priority in use."""
-    oldest = now
-    query: Document = {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}} | MESSAGES
+    oldest, query = now, dict(ready)
     order = [("p", -1), ("at", 1), ("_id", 1)]
     while (first := server.messages.find_one(query, {"p": 1, "at": 1}, sort=order, hint=CLAIM)) is not None:
         oldest = min(oldest, first["at"])
