@@ -9,8 +9,9 @@ from uuid import uuid4
 import pytest
 
 from localqueue.errors import QueueFull
+from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.mongodb.store import Work
+from localqueue.stores.mongodb.rows import MongoRows
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle, Subscriptions
 from tests.processes import context
 from tests.servers import MongoDB
@@ -118,11 +119,11 @@ def test_a_queue_that_is_made_while_a_transaction_runs_is_not_missed_by_it(mongo
     with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
         made: list[int] = []
 
-        def subscribe(work: Work) -> bool:
+        def subscribe(unit: Unit, rows: MongoRows) -> bool:
             if not made:  # by somebody else, when this one can not see it any more
-                store.server.messages.find_one({"_id": 0}, session=work.rows.session)
+                store.server.messages.find_one({"_id": 0}, session=rows.session)
                 made.append(store.queue_number("topic"))
-            return work.rows.subscribe(made[0], "a", True)
+            return rows.subscribe(made[0], "a", True)
 
         assert store._write(subscribe)
         assert store.subscriptions("topic") == Subscriptions(1, ("a",))

@@ -176,10 +176,6 @@ class Server:
         """For a read that may take longer than the timeout, as long as the server keeps answering."""
         return errors.translated(self.url)
 
-    def deadline(self) -> Any:
-        """The same for a caller who tells errors apart himself."""
-        return pymongo.timeout(self.timeout)
-
     def in_snapshot(self, collection: Any) -> Any:
         """The collection, read at one moment however long that takes."""
         return collection.with_options(read_concern=self.snapshot)

@@ -22,16 +22,7 @@ from localqueue.stores.mongodb import errors, gate
 from localqueue.stores.mongodb.document import Document, say_new, simple, stored_message
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
-from localqueue.stores.port import (
-    STATES,
-    Changes,
-    Enqueued,
-    Lease,
-    LeaseRequest,
-    NewMessage,
-    Settle,
-    StoredMessage,
-)
+from localqueue.stores.port import STATES, Changes, Enqueued, Lease, LeaseRequest, NewMessage, Settle, StoredMessage
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
 from pymongo import ReturnDocument
@@ -37,30 +37,16 @@ _SEQ_BITS = 40  # of an entry's _id; the bits above are its namespace
 _SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
 
 
-class Entry(NamedTuple):
-    type: str
-    queue: int
-    key: int
-    attempt: int | None = None
-    worker: str | None = None
-    error: str | None = None
-    payload: str | bytes | None = None
-    codec: str | None = None
-    options: str | None = None
-
-    def document(self, number: int, now: float) -> Document:
-        found = {
-            "_id": Int64(number), "at": now, "t": JOURNAL_CODES[self.type], "q": self.queue, "k": Int64(self.key),
-            "a": self.attempt, "w": self.worker, "e": self.error, "b": self.payload, "co": self.codec,
-            "o": self.options,
-        }  # fmt: skip
-        return {name: value for name, value in found.items() if value is not None}
+def entry(kind: str, queue: int, key: int, **more: Any) -> Document:
+    """An entry without number and time: `a` attempt, `w` worker, `e` error, `b` payload, `co` codec, `o` options."""
+    kept = {name: value for name, value in more.items() if value is not None}
+    return {"t": JOURNAL_CODES[kind], "q": queue, "k": Int64(key), **kept}
 
 
-def entry_of(note: Note, now: float) -> Entry:
+def entry_of(note: Note, now: float) -> Document:
     row, message = note.row, note.message
     if message is None:
-        return Entry(note.type, row.queue, row.key, note.attempt, note.leased_by, note.error)
+        return entry(note.type, row.queue, row.key, a=note.attempt, w=note.leased_by, e=note.error)
     options = rules.kept_options(
         priority=row.priority,
         dedupe_key=row.dedupe_key,
@@ -70,8 +56,7 @@ def entry_of(note: Note, now: float) -> Entry:
         delay=row.available_at - now,
         ttl=None if row.expires_at is None else row.expires_at - now,
     )
-    kept = to_json(options)
-    return Entry(note.type, row.queue, row.key, payload=message.payload, codec=message.codec, options=kept)
+    return entry(note.type, row.queue, row.key, b=message.payload, co=message.codec, o=to_json(options))
 
 
 def is_kept(store: MongoDBQueueStore, session: Any, *, first: bool = False) -> bool:
@@ -82,7 +67,7 @@ def is_kept(store: MongoDBQueueStore, session: Any, *, first: bool = False) -> b
     return found is not None and bool(found["enabled"])
 
 
-def write_entries(store: MongoDBQueueStore, session: Any, entries: Sequence[Entry], now: float) -> None:
+def write_entries(store: MongoDBQueueStore, session: Any, entries: Sequence[Document], now: float) -> None:
     """Append entries, and let go of some that are beyond what the journal keeps."""
     count, namespace, database = len(entries), store.namespace_id, store.server.database
     switch = database.lq_journals.find_one_and_update(
@@ -90,7 +75,8 @@ def write_entries(store: MongoDBQueueStore, session: Any, entries: Sequence[Entr
     )
     last = base_of(namespace) + switch["last"]
     journal = database.lq_journal
-    journal.insert_many([one.document(n, now) for n, one in enumerate(entries, last - count + 1)], session=session)
+    documents = [{"_id": Int64(n), "at": now, **one} for n, one in enumerate(entries, last - count + 1)]
+    journal.insert_many(documents, session=session)
     keep_events, keep_seconds = switch.get("keep_events"), switch.get("keep_seconds")
     if keep_events is not None or keep_seconds is not None:
         oldest = journal.find(entries_of(namespace), {"at": 1}, session=session).sort("_id", 1)
@@ -173,16 +159,11 @@ class KeepsJournal(Reads):
 
     def journal_span(self) -> tuple[int, int]:
         self._require_open()
-        first = [
-            {"$match": entries_of(self.namespace_id)},
-            {"$sort": {"_id": 1}},
-            {"$limit": 1},
-            {"$project": {"_id": 1}},
-        ]
+        mine = {"$match": entries_of(self.namespace_id)}
+        first = [mine, {"$sort": {"_id": 1}}, {"$limit": 1}, {"$project": {"_id": 1}}]
         look = [
             {"$match": {"_id": self.namespace_id}},
             {"$lookup": {"from": "lq_journal", "pipeline": first, "as": "first"}},
-            {"$project": {"last": 1, "first": 1}},
         ]
         # What a majority has can not be taken back, so nothing will be written under these numbers again.
         journals = self.server.database.lq_journals.with_options(read_concern=ReadConcern("majority"))

@@ -159,8 +159,13 @@ class Reads(Shell):
                 found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
             if found is None:
                 return None
-            known = self.queue_ids[name] = found["_id"]
+            known = self._learn_queue(name, found["_id"])
         return known
+
+    def _learn_queue(self, name: str, number: int) -> int:
+        self.queue_ids[name] = number
+        self._queue_names[number] = name
+        return number
 
     def name_of_queue(self, number: int) -> str:
         known = self._queue_names.get(number)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bson.int64 import Int64
 from pymongo import DeleteOne, UpdateOne
@@ -40,12 +40,15 @@ from localqueue.stores.mongodb.document import (
     simple,
     stored_message,
 )
-from localqueue.stores.mongodb.journal import Entry, entry_of, is_kept, write_entries
+from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
 from localqueue.stores.mongodb.transaction import Again
 from localqueue.stores.port import HISTORY_LIMIT, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 A_PIECE = 5000  # messages that one transaction changes, of those that an operation concerns
 
@@ -73,7 +76,7 @@ class MongoRows:
         self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
         self.barred = False  # a claim met a pause
         self.more = False  # a run has more messages than were asked for at once
-        self._entries: list[Entry] = []
+        self._entries: list[Document] = []
         self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
         self._claimed: dict[int, Row] = {}
         self._locked: set[int] = set()
@@ -144,8 +147,8 @@ class MongoRows:
         claimed = [self._claimed.pop(key) for key in wanted.keys & self._claimed.keys()]
         keys = wanted.keys.difference(row.key for row in claimed)
         either: list[Document] = [{"_id": {"$in": _numbers(keys)}}] if keys else []
-        either += [{"q": queue, "u": {"$in": names}} for queue, names in _by_queue(wanted.holders).items()]
-        heads = _by_queue(wanted.heads).items()
+        either += [{"q": queue, "u": {"$in": names}} for queue, names in _grouped(wanted.holders).items()]
+        heads = _grouped(wanted.heads).items()
         either += [{"q": queue, "ok": {"$in": names}, "s": {"$in": HEADS}} for queue, names in heads]
         rows = claimed
         if either:
@@ -304,9 +307,8 @@ class MongoRows:
             ends = [{"u": {"$in": _numbers(gone)}}, {"d": {"$in": _numbers(done)}}]
             self.database.lq_edges.delete_many({"$or": ends}, session=session)
         if writes.removed:
-            removed = [
-                {"_id": Int64(key), "n": self.store.namespace_id, "why": why} for key, why in writes.removed.items()
-            ]
+            mine = {"n": self.store.namespace_id}
+            removed = [{"_id": Int64(key), "why": why, **mine} for key, why in writes.removed.items()]
             self.database.lq_removed.insert_many(removed, session=session)
         if writes.runs:
             self._count_runs(writes)
@@ -319,28 +321,25 @@ class MongoRows:
         """What the server does not check as it is deleted, because it is not under a lease, is checked here."""
         rows = writes.deletes.values()
         if not self.looked and not writes.inserts and any(self._saved[row.key]["s"] != INFLIGHT for row in rows):
-            self.require_no_journal()
+            if is_kept(self.store, self.session):
+                self._begin_anew()
+            self.looked = True
         which: Document = {"_id": {"$in": _numbers(writes.deletes)}}
         if not self.looked:
             which["j"] = None
         if self.messages.delete_many(which, session=self.session).deleted_count != len(rows):
-            self.store.journalled = True  # perhaps
-            raise Again
+            self._begin_anew()
         for row in rows:
             if self._saved.pop(row.key)["s"] in (READY, BLOCKED):
                 self.told.add((ROOM, row.queue))
 
-    def require_no_journal(self) -> None:
-        """Begin anew if a journal is kept after all."""
-        if is_kept(self.store, self.session):
-            self.store.journalled = True
-            raise Again
-        self.looked = True
+    def _begin_anew(self) -> None:
+        """And look at the switch: a journal is kept after all, or may be."""
+        self.store.journalled = True
+        raise Again
 
     def _update(self, writes: Writes) -> None:
-        attempts: dict[int, list[Any]] = {}
-        for row, _, attempt in writes.attempts:
-            attempts.setdefault(row.key, []).append(attempt_values(attempt))
+        attempts = _grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
         updates = [
             UpdateOne({"_id": Int64(key)}, self._change(row, attempts.get(key))) for key, row in writes.updates.items()
         ]
@@ -355,9 +354,9 @@ class MongoRows:
         gone = dict.fromkeys(before.keys() - fields.keys(), "")
         if "s" in changed:
             if row.state in (READY, DELAYED):
-                changed["k"] = self._say(TO_CLAIM, row.queue)
+                changed["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
             elif before["s"] in (READY, BLOCKED):
-                changed["k"] = self._say(ROOM, row.queue)
+                changed["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
         if self.journalled:
             changed["j"] = 1
         else:
@@ -379,14 +378,10 @@ class MongoRows:
         except OperationFailure as error:
             code = errors.code_of(error)
             if code == errors.REJECTED:
-                self.store.journalled = True
-                raise Again from error
+                self._begin_anew()
             if code == errors.DUPLICATE:
                 raise IdTaken("a message id is in use") if "_id" in errors.index_of(error) else Again from error
             raise
-
-    def _say(self, kind: str, queue: int) -> Document:
-        return say(kind, self.store.namespace_id, queue, self.ids.reserve())
 
     def set_timer(self, queue: int, at: float | None) -> None:
         if at is not None and at < self.timers.get(queue, rules.NEVER):
@@ -429,8 +424,8 @@ class MongoRows:
         each = zip(keys, payloads, strict=True)
         self.insert_documents([plain(namespace, key, queue, payload, codec, now) for key, payload in each])
         if self.journalled:
-            for key, payload in zip(keys, payloads, strict=True):
-                self._entries.append(Entry("enqueued", queue, key, payload=payload, codec=codec))
+            each = zip(keys, payloads, strict=True)
+            self._entries += [entry("enqueued", queue, key, b=payload, co=codec) for key, payload in each]
 
     def _count_runs(self, writes: Writes) -> None:
         part = self.ids.reserve() % _PARTS_OF_A_RUN  # so that acks do not get in each other's way
@@ -451,8 +446,9 @@ class MongoRows:
         if not writes:
             return []
         records, mine = self.database.lq_records, {"n": self.store.namespace_id}
-        asked = [{"k": one.kind, "key": one.key} for one in writes if one.expect is not None]
-        found = records.find({**mine, "$or": asked}, {"v": 0}, session=self.session) if asked else ()
+        asked = _grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
+        either = [{**mine, "k": kind, "key": {"$in": keys}} for kind, keys in asked]
+        found = records.find({"$or": either}, {"v": 0}, session=self.session) if either else ()
         known = {(one["k"], one["key"]): int(one["version"]) for one in found}
         last: dict[tuple[str, str], Any] = {}
         versions = []
@@ -512,7 +508,7 @@ class MongoRows:
             worker, count = {"q": queue, "w": request.leased_by}, {"$inc": {"leases": len(claimed)}}
             self.database.lq_workers.update_one(worker, count, upsert=True, session=self.session)
         if self.journalled:
-            self._entries += [Entry("leased", queue, one["_id"], one["a"], request.leased_by) for one in claimed]
+            self._entries += [entry("leased", queue, one["_id"], a=one["a"], w=request.leased_by) for one in claimed]
         return [stored_message(self.ids, document, request.queue) for document in claimed]
 
     def renew(self, unit: Unit, leases: Sequence[Lease], timeout: float) -> list[float | None]:
@@ -528,7 +524,7 @@ class MongoRows:
                 unit.mark(row)
                 row.leased_until = until
                 if self.journalled:
-                    self._entries.append(Entry("renewed", row.queue, row.key, row.attempts, row.leased_by))
+                    self._entries.append(entry("renewed", row.queue, row.key, a=row.attempts, w=row.leased_by))
         return renewed
 
     # operations
@@ -573,8 +569,8 @@ def _numbers(keys: Iterable[int]) -> list[Int64]:
     return [Int64(key) for key in keys]
 
 
-def _by_queue(keys: Iterable[Key]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for queue, name in keys:
-        found.setdefault(queue, []).append(name)
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
     return found

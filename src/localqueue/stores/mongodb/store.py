@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError, WriteError
@@ -41,23 +41,10 @@ from localqueue.stores.port import (
     RecordWrite,
     Settle,
     StoredMessage,
+    Transition,
 )
 
 T = TypeVar("T")
-
-
-class Work(NamedTuple):
-    """What a transaction works with."""
-
-    unit: Unit
-    rows: MongoRows
-
-
-class Piece(NamedTuple):
-    """How many messages a piece of an operation changed, and what to go on behind; None when there is no more."""
-
-    changed: int
-    behind: Any = None
 
 
 def _let_go(ears: Ears, server: connection.Server) -> None:
@@ -125,7 +112,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         known = self.queue_ids.get(name)
         if known is None:
             with self.server.call():
-                known = self.queue_ids[name] = schema.queue(self.server.database, self.namespace_id, name)
+                known = self._learn_queue(name, schema.queue(self.server.database, self.namespace_id, name))
         return known
 
     # the three write verbs
@@ -154,7 +141,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if not (changes.enqueue or changes.edges or changes.settle or changes.records or changes.topics):
             return Committed()
         without = changes if changes.lease is None else replace(changes, lease=None)
-        return self._write(lambda work: apply(work.unit, without))
+        return self._write(lambda unit, _: apply(unit, without))
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         self._require_usable()
@@ -179,14 +166,13 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         self._require_usable()
         number = self.queue_number(queue)
 
-        def put(work: Work) -> tuple[range, float]:
-            now = work.unit.now
+        def put(unit: Unit, rows: MongoRows) -> tuple[range, float]:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
-            work.rows.write_records(records, now)  # first, so that a batch that is refused costs little
-            work.rows.insert_plain(number, keys, payloads, codec, now)
-            work.unit.changed_queues.add(number)
-            return keys, now
+            rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
+            rows.insert_plain(number, keys, payloads, codec, unit.now)
+            unit.changed_queues.add(number)
+            return keys, unit.now
 
         while True:
             try:
@@ -203,7 +189,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if fast.ack_one(self, number, key, token):
             return True
         acked = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
-        return self._write(lambda work: apply(work.unit, acked)).settled[0]
+        return self._write(lambda unit, _: apply(unit, acked)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         """Claim down the ready index, after settling the timers that have passed."""
@@ -228,7 +214,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if any(message.run_id is not None for message in messages):
             self.say([(RUN, 0)])
         self.ears.left((request.queue,))
-        return messages if request.ledger is None else self._with_records(request, messages)
+        return self._with_records(request, messages) if request.ledger is not None else messages
 
     def _settle_timers(self, queue: int, request: LeaseRequest, now: float) -> bool:
         """Settle a bounded number of the timers that have passed; whether there may be more."""
@@ -241,9 +227,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if row.get("paused_at") is not None or any(one["w"] == request.leased_by for one in row.get("off", ())):
             return False
         bound = max(A_CLAIM, request.limit)
-        return not self._write(
-            lambda work: settle_due(work.unit, queue, max_attempts=request.max_attempts, limit=bound)
-        )
+        return not self._write(lambda unit, _: settle_due(unit, queue, max_attempts=request.max_attempts, limit=bound))
 
     def _claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage] | None:
         """What was claimed; None when the queue or the worker is paused.
@@ -259,23 +243,17 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             except fast.JournalKept:
                 self.journalled = True
 
-        def claim(work: Work) -> list[StoredMessage] | None:
-            messages = leases.claim(work.unit, queue, request)
-            return None if work.rows.barred else messages
+        def claim(unit: Unit, rows: MongoRows) -> list[StoredMessage] | None:
+            messages = leases.claim(unit, queue, request)
+            return None if rows.barred else messages
 
         return self._write(claim)
 
     def _with_records(self, request: LeaseRequest, messages: list[StoredMessage]) -> list[StoredMessage]:
         """The messages with what the ledger says about their dedupe keys."""
-        assert request.ledger is not None
-        keys = [f"{request.queue}:{one.dedupe_key}" for one in messages if one.dedupe_key is not None]
-        found = self.records_of(request.ledger, keys) if keys else {}
-        return [
-            message._replace(record=found.get(f"{request.queue}:{message.dedupe_key}"))
-            if message.dedupe_key is not None
-            else message
-            for message in messages
-        ]
+        keys = {one.id: f"{request.queue}:{one.dedupe_key}" for one in messages if one.dedupe_key is not None}
+        found = self.records_of(request.ledger, list(keys.values())) if keys and request.ledger is not None else {}
+        return [one._replace(record=found.get(keys.get(one.id, ""))) for one in messages]
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         self._require_usable()
@@ -284,22 +262,22 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
                 return fast.renew(self, leases, timeout)
             except fast.JournalKept:
                 self.journalled = True
-        return self._write(lambda work: work.rows.renew(work.unit, leases, timeout))
+        return self._write(lambda unit, rows: rows.renew(unit, leases, timeout))
 
-    def _write(self, work: Callable[[Work], T]) -> T:
+    def _write(self, work: Callable[[Unit, MongoRows], T]) -> T:
         """Run work in a transaction of its own, then wake whoever waits for what it changed."""
         self._require_usable()
         seen = self._watched.seen
 
-        def run(session: Any) -> tuple[T, Work, Any]:
+        def run(session: Any) -> tuple[T, Unit, MongoRows, list[Transition]]:
             rows = MongoRows(self, session)
             unit = Unit(rows, self.now(), observed=seen is not None)
-            result = work(Work(unit, rows))
+            result = work(unit, rows)
             transitions = unit.finish()
             rows.finish(unit.now)
-            return result, Work(unit, rows), transitions
+            return result, unit, rows, transitions
 
-        result, (unit, rows), transitions = transact(self.server, run)
+        result, unit, rows, transitions = transact(self.server, run)
         self.journalled = rows.journalled
         for queue, at in rows.timers.items():
             self.server.looks.timer(queue, at)
@@ -313,15 +291,15 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
 
     # operations
 
-    def _in_pieces(self, work: Callable[[Work, Any], Piece]) -> int:
-        """Run work that may take several transactions; how many messages it changed."""
+    def _in_pieces(self, work: Callable[[Unit, MongoRows, Any], tuple[int, Any]]) -> int:
+        """Run work that may take several transactions; how many messages it changed. Each piece says how many it has
+        changed and what the next one is to go on behind, None when there is no more."""
         count, behind = 0, None
         while True:
-            piece = self._write(lambda tools, behind=behind: work(tools, behind))  # type: ignore[misc]
-            count += piece.changed
-            if piece.behind is None:
+            changed, behind = self._write(lambda unit, rows, behind=behind: work(unit, rows, behind))  # type: ignore[misc]
+            count += changed
+            if behind is None:
                 return count
-            behind = piece.behind
 
     def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
         self._require_usable()
@@ -329,19 +307,18 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if number is None:
             return 0
         if ids is not None:
-            return self._write(lambda work: operations.requeue(work.unit, queue, ids, delay))
+            return self._write(lambda unit, _: operations.requeue(unit, queue, ids, delay))
         until = self.now()
 
-        def requeue(work: Work, behind: tuple[float, int] | None) -> Piece:
-            rows = work.unit.adopt(work.rows.ended(number, DEAD, until=until, behind=behind))
-            last = (rows[-1].ended_at, rows[-1].key) if len(rows) == A_PIECE else None
-            return Piece(operations.requeue_rows(work.unit, rows, delay), last)
+        def requeue(unit: Unit, rows: MongoRows, behind: tuple[float, int] | None) -> tuple[int, Any]:
+            dead = unit.adopt(rows.ended(number, DEAD, until=until, behind=behind))
+            last = (dead[-1].ended_at, dead[-1].key) if len(dead) == A_PIECE else None
+            return operations.requeue_rows(unit, dead, delay), last
 
         return self._in_pieces(requeue)
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        until = self.now() - older_than
-        which: Document = {"s": CODE[state], "e": {"$lte": until}}
+        which: Document = {"s": CODE[state], "e": {"$lte": self.now() - older_than}}
         if dry_run:
             count = self.server.messages.count_documents
             return self._read(queue, lambda number: int(count({"q": number, **which})), 0)
@@ -360,33 +337,30 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         self._require_usable()
         number = self.queue_number(queue)
 
-        def remove(work: Work, _: Any) -> Piece:
-            count = work.rows.remove(work.unit, {"q": number, **which}, why)
-            if count == A_PIECE:
-                return Piece(count, behind=True)
-            if why == PURGED:
-                work.rows.clear(number)
-            return Piece(count)
+        def remove(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
+            count = rows.remove(unit, {"q": number, **which}, why)
+            if count < A_PIECE and why == PURGED:
+                rows.clear(number)
+            return count, True if count == A_PIECE else None
 
         return self._in_pieces(remove)
 
     def cancel_run(self, run_id: str) -> int:
-        def cancel(work: Work, _: Any) -> Piece:
-            cancelled = operations.cancel_run(work.unit, run_id)
-            return Piece(cancelled, work.rows.more or None)
+        def cancel(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
+            return operations.cancel_run(unit, run_id), rows.more or None
 
         return self._in_pieces(cancel)
 
     def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
-        return self._write(lambda work: work.rows.subscribe(self.queue_number(topic), subscriber, wanted))
+        return self._write(lambda _, rows: rows.subscribe(self.queue_number(topic), subscriber, wanted))
 
     def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
-        def pause(work: Work) -> None:
+        def pause(unit: Unit, rows: MongoRows) -> None:
             number = self.queue_number(queue)
-            work.rows.pause(number, worker, work.unit.now if paused else None)
-            work.unit.changed_queues.add(number)
+            rows.pause(number, worker, unit.now if paused else None)
+            unit.changed_queues.add(number)
             if not paused:
-                work.rows.told.add((TO_CLAIM, number))
+                rows.told.add((TO_CLAIM, number))
 
         self._write(pause)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pymongo
@@ -41,17 +40,17 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
     pause = _FIRST_PAUSE
     in_the_way: Exception | None = None
     while True:
+        held = _Held(server)
         try:
-            with _session(server) as held:
-                held.session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
-                try:
-                    with errors.deadline(deadline):
-                        result = work(held.session)
-                except BaseException:
-                    _abort(server, held)
-                    raise
-                _commit(held, deadline)
-                return result
+            held.session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
+            try:
+                with errors.deadline(deadline):
+                    result = work(held.session)
+            except BaseException:
+                held.abort()
+                raise
+            held.commit(deadline)
+            return result
         except Again as error:
             if in_the_way is None:  # else an error of the server or of the way to it, which says more
                 in_the_way = errors.locked(server.url)
@@ -63,31 +62,12 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
                 raise in_the_way from error
         except BSONError as error:
             raise errors.translate(error, server.url) from error
+        finally:
+            held.end()
         time.sleep(min(pause * random.uniform(0.3, 1.0), max(0.0, deadline - time.monotonic())))
         pause = min(pause * 2, _LONGEST_PAUSE)
         if time.monotonic() >= deadline:
             raise in_the_way
-
-
-@dataclass(slots=True)
-class _Held:
-    """A session, and whether its transaction may be left open on the server."""
-
-    session: Any
-    orphaned: bool = False
-
-
-@contextmanager
-def _session(server: Server) -> Iterator[_Held]:
-    held = _Held(server.client.start_session(causal_consistency=False))
-    try:
-        yield held
-    finally:
-        if held.orphaned:
-            server.orphans.add(held.session)
-        else:
-            with errors.deadline(time.monotonic() + _ABORT_WITHIN):
-                held.session.end_session()
 
 
 def _may_run_again(error: Any) -> bool:
@@ -96,38 +76,48 @@ def _may_run_again(error: Any) -> bool:
     return transient or errors.is_conflict(error) or errors.code_of(error) == errors.DUPLICATE
 
 
-def _abort(server: Server, held: _Held) -> None:
-    """Abort, within a time of its own: the call's may be used up. The driver's own abort does not tell whether the
-    server has answered, so the command is sent here; the driver repeats it when the session ends."""
-    held.orphaned = True
-    try:
-        with errors.deadline(time.monotonic() + _ABORT_WITHIN):
-            send_abort(server, held.session)
-        held.orphaned = False
-    except OperationFailure:
-        held.orphaned = False  # a refusal is an answer: the server does not know the transaction any more
-    except PyMongoError:
-        return
+class _Held:
+    """A session, and whether its transaction may be left open on the server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.session: Any = server.client.start_session(causal_consistency=False)
+        self._orphaned = False
+
+    def abort(self) -> None:
+        """Abort, within a time of its own: the call's may be used up. The driver's own abort does not tell whether the
+        server has answered, so the command is sent here; the driver repeats it when the session ends."""
+        self._orphaned = True
+        with suppress(PyMongoError), errors.deadline(time.monotonic() + _ABORT_WITHIN):
+            with suppress(OperationFailure):  # an answer, too: the server does not know the transaction any more
+                send_abort(self._server, self.session)
+            self._orphaned = False
+
+    def commit(self, deadline: float) -> None:
+        self._orphaned = True
+        while True:
+            try:
+                with errors.deadline(deadline):
+                    self.session.commit_transaction()
+                self._orphaned = False
+                return
+            except PyMongoError as error:
+                unknown = bool(error.has_error_label("UnknownTransactionCommitResult"))
+                self._orphaned = unknown or errors.code_of(error) is None  # the server has not said what became of it
+                if not unknown or time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        if self._orphaned:
+            self._server.orphans.add(self.session)
+        else:
+            with errors.deadline(time.monotonic() + _ABORT_WITHIN):
+                self.session.end_session()
 
 
 def send_abort(server: Server, session: Any) -> None:
     server.client.admin.command("abortTransaction", session=session)
-
-
-def _commit(held: _Held, deadline: float) -> None:
-    held.orphaned = True
-    while True:
-        try:
-            with errors.deadline(deadline):
-                held.session.commit_transaction()
-            held.orphaned = False
-            return
-        except PyMongoError as error:
-            unknown = bool(error.has_error_label("UnknownTransactionCommitResult"))
-            held.orphaned = unknown or errors.code_of(error) is None  # the server has not said what became of it
-            if not unknown or time.monotonic() >= deadline:
-                raise
-        time.sleep(0.01)
 
 
 class Orphans:
