@@ -15,12 +15,12 @@ import pymongo
 from bson.int64 import Int64
 from pymongo.write_concern import WriteConcern
 
-from localqueue.stores.mongodb import MongoDBQueueStore, gate, said
-from localqueue.stores.mongodb.rows import INFLIGHT, plain
-from localqueue.stores.mongodb.schema import CLAIM
+from localqueue.stores.engine.row import INFLIGHT
+from localqueue.stores.mongodb import MongoDBQueueStore, gate
+from localqueue.stores.mongodb.document import ROOM, plain, say, say_new
+from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 
 QUEUE = "bench"
-ORDER = [("p", -1), ("at", 1), ("_id", 1)]
 NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
 Handle = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Adapter:
 
     def _document(self, key: int, item: dict[str, Any]) -> dict[str, Any]:
         document = plain(self.namespace, key, self.queue, json.dumps(item), None, time.time())
-        document["k"] = said.say_new(self.namespace, self.queue)
+        document["k"] = say_new(self.namespace, self.queue)
         return document
 
     def put(self, item: dict[str, Any]) -> None:
@@ -49,9 +49,9 @@ class Adapter:
     def lease(self) -> Handle:
         now = time.time()
         handle = self.messages.find_one_and_update(
-            gate.for_claims(self.queue, None, now),
+            gate.unbarred(self.queue, now),
             self._claim(now),
-            sort=ORDER,
+            sort=gate.ORDER,
             hint=CLAIM,
             return_document=pymongo.ReturnDocument.AFTER,
         )
@@ -60,13 +60,14 @@ class Adapter:
         return handle
 
     def _claim(self, now: float) -> dict[str, Any]:
-        told = said.say(said.ROOM, self.namespace, self.queue, time.time_ns())
+        told = say(ROOM, self.namespace, self.queue, time.time_ns())
         changed = {"s": INFLIGHT, "due": now + 600.0, "la": now, "k": told}
         return {"$set": changed, "$inc": {"a": 1}, "$unset": {"j": "", "st": "", "lb": "", "m": ""}}
 
     def ack(self, handle: Handle) -> None:
         self.messages.delete_one(
-            {"_id": Int64(handle["_id"]), "q": self.queue, "s": INFLIGHT, "a": handle["a"], **NOTHING_FOLLOWS}
+            {"_id": Int64(handle["_id"]), "q": self.queue, "s": INFLIGHT, "a": handle["a"], **NOTHING_FOLLOWS},
+            hint=BY_KEY,
         )
 
     def close(self) -> None:

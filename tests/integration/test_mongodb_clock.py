@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.mongodb.clock import ServerClock
+from localqueue.stores.mongodb.connection import ServerClock
 from localqueue.stores.port import LeaseRequest
 from tests.servers import MongoDB
 

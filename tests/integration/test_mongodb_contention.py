@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from localqueue.errors import QueueFull
+from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.mongodb.operate import set_subscription
-from localqueue.stores.mongodb.tx import Tx
+from localqueue.stores.mongodb.rows import MongoRows
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle, Subscriptions
 from tests.processes import context
 from tests.servers import MongoDB
@@ -119,10 +119,11 @@ def test_a_queue_that_is_made_while_a_transaction_runs_is_not_missed_by_it(mongo
     with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
         made: list[int] = []
 
-        def work(tx: Tx) -> bool:
+        def subscribe(unit: Unit, rows: MongoRows) -> bool:
             if not made:  # by somebody else, when this one can not see it any more
+                store.server.messages.find_one({"_id": 0}, session=rows.session)
                 made.append(store.queue_number("topic"))
-            return set_subscription(tx, "topic", "a", True)
+            return rows.subscribe(made[0], "a", True)
 
-        assert store._write(work)
+        assert store._write(subscribe)
         assert store.subscriptions("topic") == Subscriptions(1, ("a",))

@@ -12,8 +12,8 @@ from pymongo.synchronous import mongo_client
 from pymongo.synchronous.client_session import ClientSession
 
 from localqueue.errors import LeaseLost
+from localqueue.stores.engine import leases
 from localqueue.stores.mongodb import MongoDBQueueStore, transaction
-from localqueue.stores.mongodb import lease as leasing
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Settle
 from tests.servers import MongoDB
 
@@ -88,7 +88,7 @@ def test_a_message_is_consumed_in_the_moment_it_is_claimed(
         raise ConnectionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(leasing, "ack", cut)
+        patched.setattr(leases, "ack_all", cut)
         with pytest.raises(ConnectionError):
             store.lease(LeaseRequest("jobs", limit, consume=True))
     assert [(one.state, one.attempts) for one in store.scan("jobs")] == [("ready", 0)] * 3

@@ -24,7 +24,9 @@ def check_topics(unit: Unit, changes: Changes) -> None:
 
 def enqueue(unit: Unit, changes: Changes, wiring: Wiring) -> list[Enqueued]:
     messages = changes.enqueue
-    unit.enter_runs(message.run_id for message in messages if message.run_id is not None)
+    # Of those that will surely be stored: one that is refused or dropped makes no run.
+    sure = (one for one in messages if one.dedupe_key is None and one.queue not in changes.limits)
+    unit.enter_runs(one.run_id for one in sure if one.run_id is not None)
     queues = {name: unit.rows.queue(name) for name in dict.fromkeys(message.queue for message in messages)}
     if batch.is_simple(unit, changes):
         landed = batch.land(unit, messages, queues)

@@ -15,9 +15,9 @@ from localqueue.stores.archive import (
     ArchivedRun,
     ArchivedWorker,
 )
+from localqueue.stores.mongodb.document import stored_message
 from localqueue.stores.mongodb.journal import entries_of
-from localqueue.stores.mongodb.records import as_record
-from localqueue.stores.mongodb.rows import stored_message
+from localqueue.stores.mongodb.reads import as_record
 from localqueue.stores.port import Subscriptions
 
 if TYPE_CHECKING:

@@ -3,149 +3,182 @@
 The numbers of a namespace come from one document that every transaction with entries writes, so they have no gaps and
 ascend in the order of the commits.
 
-Everyday puts, claims and acks are single statements that know nothing of the journal. That none of them slips by once
-it is switched on is the server's doing: a validator refuses to write a message of a journalled namespace that does not
-carry the mark `j`, which only transactions that keep the journal set, and single statements take away. A delete is not
-validated, so acks without a transaction ask for a message without the mark, and switching on marks what is inflight.
-A transaction reads messages before it reads the switch: then either it saw the switch, or changing the validator
-waited for its end.
+A store takes it that no journal is kept until the server says otherwise: a validator refuses to write a message of a
+journalled namespace that does not carry the mark `j`, which only transactions that keep the journal set, and all others
+take away. A delete is not validated. So whoever deletes a message that is under a lease asks for one without the mark,
+and switching on marks what is inflight; whoever deletes another one looks at the switch first, in a transaction that
+has touched the messages before: then either it sees the switch, or changing the validator waits for its end.
 """
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
 from pymongo import ReturnDocument
+from pymongo.read_concern import ReadConcern
 
 from localqueue.errors import QueueStoreError
-from localqueue.events.event import ENQUEUED
-from localqueue.events.journal import JOURNAL_CODES
+from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
 from localqueue.stores import rules
-from localqueue.stores.mongodb.rows import INFLIGHT, Row
-from localqueue.stores.mongodb.server import Server
+from localqueue.stores.engine.port import Note
+from localqueue.stores.engine.row import INFLIGHT, from_json, to_json
+from localqueue.stores.mongodb.document import Document
+from localqueue.stores.mongodb.reads import Reads
 from localqueue.stores.mongodb.transaction import transact
 
 if TYPE_CHECKING:
-    pass
+    from localqueue.stores.mongodb.store import MongoDBQueueStore
 
 _SEQ_BITS = 40  # of an entry's _id; the bits above are its namespace
 _SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
 
 
-class Entry(NamedTuple):
-    type: str
-    queue: int
-    key: int
-    attempt: int | None = None
-    worker: str | None = None
-    error: str | None = None
-    payload: str | bytes | None = None
-    codec: str | None = None
-    options: str | None = None
-
-    def document(self, number: int, now: float) -> dict[str, Any]:
-        found = {
-            "_id": Int64(number), "at": now, "t": JOURNAL_CODES[self.type], "q": self.queue, "k": Int64(self.key),
-            "a": self.attempt, "w": self.worker, "e": self.error, "b": self.payload, "co": self.codec,
-            "o": self.options,
-        }  # fmt: skip
-        return {name: value for name, value in found.items() if value is not None}
+def entry(kind: str, queue: int, key: int, **more: Any) -> Document:
+    """An entry without number and time: `a` attempt, `w` worker, `e` error, `b` payload, `co` codec, `o` options."""
+    kept = {name: value for name, value in more.items() if value is not None}
+    return {"t": JOURNAL_CODES[kind], "q": queue, "k": Int64(key), **kept}
 
 
-def enqueued(row: Row, content: dict[str, Any], now: float) -> Entry:
-    """The entry of a new message."""
+def entry_of(note: Note, now: float) -> Document:
+    row, message = note.row, note.message
+    if message is None:
+        return entry(note.type, row.queue, row.key, a=note.attempt, w=note.leased_by, e=note.error)
     options = rules.kept_options(
         priority=row.priority,
         dedupe_key=row.dedupe_key,
         ordering_key=row.ordering_key,
         run_id=row.run,
-        headers=content.get("hd"),
+        headers=message.headers,
         delay=row.available_at - now,
         ttl=None if row.expires_at is None else row.expires_at - now,
     )
-    text = None if options is None else json.dumps(options, separators=(",", ":"))
-    return Entry(ENQUEUED, row.queue, row.key, payload=content["b"], codec=content.get("co"), options=text)
+    return entry(note.type, row.queue, row.key, b=message.payload, co=message.codec, o=to_json(options))
 
 
-class Journal:
-    """The journal as one transaction sees it."""
+def is_kept(store: MongoDBQueueStore, session: Any, *, first: bool = False) -> bool:
+    """Whether a journal is kept; with `first` the transaction has not touched the messages before."""
+    if first:
+        store.server.messages.find_one({"_id": Int64(0)}, session=session)
+    found = store.server.database.lq_journals.find_one({"_id": store.namespace_id}, session=session)
+    return found is not None and bool(found["enabled"])
 
-    def __init__(self, namespace: int) -> None:
-        self.namespace = namespace
-        self.enabled = False
-        self._entries: list[Entry] = []
 
-    def read(self, server: Server, session: Any) -> None:
-        found = server.database.lq_journals.find_one({"_id": self.namespace}, session=session)
-        self.enabled = found is not None and bool(found["enabled"])
-
-    def add(self, entry: Entry) -> None:
-        self._entries.append(entry)
-
-    def write(self, server: Server, session: Any, now: float) -> None:
-        """Append the entries, and let go of some that are beyond what the journal keeps."""
-        if not self._entries:
-            return
-        count = len(self._entries)
-        switch = server.database.lq_journals.find_one_and_update(
-            {"_id": self.namespace},
-            {"$inc": {"last": Int64(count)}},
-            return_document=ReturnDocument.AFTER,
-            session=session,
-        )
-        first = base_of(self.namespace) + switch["last"] - count + 1
-        journal = server.database.lq_journal
-        journal.insert_many([one.document(first + n, now) for n, one in enumerate(self._entries)], session=session)
-        self._entries = []
-        keep_events, keep_seconds = switch.get("keep_events"), switch.get("keep_seconds")
-        if keep_events is not None or keep_seconds is not None:
-            oldest = journal.find(entries_of(self.namespace), {"at": 1}, session=session).sort("_id", 1)
-            beyond = base_of(self.namespace) + switch["last"] - (keep_events or switch["last"])
-            since = -math.inf if keep_seconds is None else now - keep_seconds
-            gone = [one["_id"] for one in oldest.limit(2 * count + _SPARE) if one["_id"] <= beyond or one["at"] < since]
-            if gone:
-                journal.delete_many({"_id": {"$in": gone}}, session=session)
+def write_entries(store: MongoDBQueueStore, session: Any, entries: Sequence[Document], now: float) -> None:
+    """Append entries, and let go of some that are beyond what the journal keeps."""
+    count, namespace, database = len(entries), store.namespace_id, store.server.database
+    switch = database.lq_journals.find_one_and_update(
+        {"_id": namespace}, {"$inc": {"last": Int64(count)}}, return_document=ReturnDocument.AFTER, session=session
+    )
+    last = base_of(namespace) + switch["last"]
+    journal = database.lq_journal
+    documents = [{"_id": Int64(n), "at": now, **one} for n, one in enumerate(entries, last - count + 1)]
+    journal.insert_many(documents, session=session)
+    keep_events, keep_seconds = switch.get("keep_events"), switch.get("keep_seconds")
+    if keep_events is not None or keep_seconds is not None:
+        oldest = journal.find(entries_of(namespace), {"at": 1}, session=session).sort("_id", 1)
+        beyond = last - (keep_events or switch["last"])
+        since = -math.inf if keep_seconds is None else now - keep_seconds
+        gone = [one["_id"] for one in oldest.limit(2 * count + _SPARE) if one["_id"] <= beyond or one["at"] < since]
+        if gone:
+            journal.delete_many({"_id": {"$in": gone}}, session=session)
 
 
 def base_of(namespace: int) -> int:
     return namespace << _SEQ_BITS
 
 
-def entries_of(namespace: int, after: int = 0, until: int | None = None) -> dict[str, Any]:
+def entries_of(namespace: int, after: int = 0, until: int | None = None) -> Document:
     base, end = base_of(namespace), base_of(namespace + 1)
     if until is not None:
         end = min(base + max(until, 0) + 1, end)
     return {"_id": {"$gt": Int64(base + max(after, 0)), "$lt": Int64(end)}}
 
 
-def switch(server: Server, namespace: int, settings: dict[str, Any]) -> None:
-    """Change the switch, then have the server guard exactly the namespaces that keep a journal."""
-    journals = server.database.lq_journals
-    with server.call():
-        change = {"$set": settings, "$inc": {"last": Int64(0)}}
-        before = journals.find_one_and_update({"_id": namespace}, change, upsert=True)
+class KeepsJournal(Reads):
+    """The journal's part of the port."""
 
-    def guard(session: Any) -> None:
-        # One at a time, or a slower process would put back the guard of an earlier moment.
-        locks = server.database.lq_locks
-        locks.update_one({"_id": -1}, {"$inc": {"n": 1}}, upsert=True, session=session)
-        kept = [one["_id"] for one in journals.find({"enabled": True}, {"_id": 1}, session=session)]
-        validator = {"$or": [{"n": {"$nin": kept}}, {"j": 1}]} if kept else {}
-        server.database.command("collMod", "lq_messages", validator=validator)
-
-    try:
-        transact(server, guard)
-    except QueueStoreError:
-        if before is None or not before["enabled"]:
-            with suppress(QueueStoreError), server.call():
-                journals.update_one({"_id": namespace}, {"$set": {"enabled": False}})
-        raise
-    if settings["enabled"]:
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
+        """Change the switch, then have the server guard exactly the namespaces that keep a journal."""
+        self._require_writable()
+        self._require_open()
+        server, namespace = self.server, self.namespace_id
+        journals = server.database.lq_journals
+        kept = {"keep_seconds": keep_seconds, "keep_events": None if keep_events is None else Int64(keep_events)}
         with server.call():
-            queues = [one["_id"] for one in server.queues.find({"n": namespace}, {"_id": 1})]
-            inflight = {"q": {"$in": queues}, "s": INFLIGHT, "due": {"$exists": True}, "j": None}
-            server.messages.update_many(inflight, {"$set": {"j": 1}})
+            change = {"$set": {"enabled": enabled, **kept}, "$inc": {"last": Int64(0)}}
+            before = journals.find_one_and_update({"_id": namespace}, change, upsert=True)
+
+        def guard(session: Any) -> None:
+            # One at a time, or a slower process would put back the guard of an earlier moment.
+            locks = server.database.lq_locks
+            locks.update_one({"_id": -1}, {"$inc": {"n": 1}}, upsert=True, session=session)
+            guarded = [one["_id"] for one in journals.find({"enabled": True}, {"_id": 1}, session=session)]
+            validator = {"$or": [{"n": {"$nin": guarded}}, {"j": 1}]} if guarded else {}
+            server.database.command("collMod", "lq_messages", validator=validator)
+
+        try:
+            transact(server, guard)
+        except QueueStoreError:
+            if before is None or not before["enabled"]:
+                with suppress(QueueStoreError), server.call():
+                    journals.update_one({"_id": namespace}, {"$set": {"enabled": False}})
+            raise
+        if enabled:
+            with server.call():
+                queues = [one["_id"] for one in server.queues.find({"n": namespace}, {"_id": 1})]
+                inflight = {"q": {"$in": queues}, "s": INFLIGHT, "due": {"$exists": True}, "j": None}
+                server.messages.update_many(inflight, {"$set": {"j": 1}})
+
+    def journal_enabled(self) -> bool:
+        self._require_open()
+        with self.server.call():
+            found = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
+        return found is not None and bool(found["enabled"])
+
+    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
+        wanted = None if queue is None else self._find_queue(queue)
+        if limit == 0 or (queue is not None and wanted is None):
+            return []
+        self._require_open()
+        query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
+        with self.server.long_read():
+            found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
+        return [self._event(entry) for entry in found]
+
+    def _event(self, entry: Document) -> JournalEvent:
+        get = entry.get
+        return JournalEvent(
+            entry["_id"] - base_of(self.namespace_id), entry["at"], JOURNAL_TYPES[entry["t"] - 1],
+            self.name_of_queue(entry["q"]), self.ids.id_of(entry["k"]), get("a"), get("w"), from_json(get("e")),
+            get("b"), get("co"), from_json(get("o")),
+        )  # fmt: skip
+
+    def journal_span(self) -> tuple[int, int]:
+        self._require_open()
+        mine = {"$match": entries_of(self.namespace_id)}
+        first = [mine, {"$sort": {"_id": 1}}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        look = [
+            {"$match": {"_id": self.namespace_id}},
+            {"$lookup": {"from": "lq_journal", "pipeline": first, "as": "first"}},
+        ]
+        # What a majority has can not be taken back, so nothing will be written under these numbers again.
+        journals = self.server.database.lq_journals.with_options(read_concern=ReadConcern("majority"))
+        with self.server.call():
+            found = next(iter(journals.aggregate(look)), None)
+        if found is None:
+            return 1, 0
+        # The first entry is looked for later, when there may be others than were counted.
+        behind = found["last"] + 1
+        kept = [one["_id"] - base_of(self.namespace_id) for one in found["first"]]
+        return min([behind, *kept]), behind - 1
+
+    def prune_events(self, *, older_than: float, through: int | None = None) -> int:
+        self._require_writable()
+        self._require_open()
+        query = entries_of(self.namespace_id, until=through) | {"at": {"$lte": self.now() - older_than}}
+        journal = self.server.database.lq_journal
+        return int(transact(self.server, lambda session: journal.delete_many(query, session=session).deleted_count))

@@ -1,64 +1,40 @@
-"""Reads: none of them changes anything. Counts are taken from the documents, so they can not drift; the price is that
-counting the ready messages of a queue walks its index."""
+"""The reading half of the port: none of it changes anything. Counts are taken from the documents, so they can not
+drift; the price is that counting the ready messages of a queue walks its index."""
 
 from __future__ import annotations
 
+import weakref
+from abc import abstractmethod
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from bson.int64 import Int64
 
-from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.mongodb.rows import (
-    BLOCKED,
-    CANCELLED,
-    CODE,
-    DEAD,
-    DELAYED,
-    EXPIRED,
-    INFLIGHT,
-    LIVE,
-    READY,
-    WAITING,
-    Row,
-    stored_message,
-)
+from localqueue.stores.engine.row import BLOCKED, CANCELLED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, WAITING
+from localqueue.stores.mongodb.connection import Server, closed
+from localqueue.stores.mongodb.document import LIVE, Document, stored_message
 from localqueue.stores.mongodb.schema import ALL, CLAIM
-from localqueue.stores.mongodb.server import Server
-from localqueue.stores.port import STATES, StoredMessage
+from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
+from localqueue.stores.shell import Shell
+
+T = TypeVar("T")
 
 MESSAGES = {"_id": {"$gt": Int64(0)}}  # not the barrier of a paused queue
 
 
-def becomes(row: Row, now: float) -> int:
-    """The state that the next claim makes of a due message."""
-    return CODE[
-        rules.fall_due(
-            STATES[row.state],
-            now=now,
-            available_at=row.available_at,
-            expires_at=row.expires_at,
-            attempts_used=row.attempts - row.forgiven,
-            max_attempts=row.most,
-        ).state
-    ]
-
-
-def _union(collection: str, name: str, *stages: dict[str, Any]) -> dict[str, Any]:
+def _union(collection: str, name: str, *stages: Document) -> Document:
     """One more question for the same moment; its answers say which one they answer."""
     return {"$unionWith": {"coll": collection, "pipeline": [*stages, {"$set": {"part": name}}]}}
 
 
-def _kept(where: dict[str, Any], *states: int) -> list[dict[str, Any]]:
-    return [
-        {"$match": where | {"s": {"$in": list(states)}}},
-        {"$group": {"_id": "$s", "count": {"$sum": 1}}},
-    ]
+def _kept(where: Document, *states: int) -> list[Document]:
+    return [{"$match": where | {"s": {"$in": list(states)}}}, {"$group": {"_id": "$s", "count": {"$sum": 1}}}]
 
 
-def _overdue(queue: int, now: float) -> list[dict[str, Any]]:
+def _overdue(queue: int, now: float) -> list[Document]:
     """Due messages by state, whether their time to live is over, and whether they have used up their attempts."""
     outlived = {"$and": [{"$gt": ["$x", None]}, {"$lte": ["$x", now]}]}
     used = {"$subtract": ["$a", {"$ifNull": ["$fg", 0]}]}
@@ -69,7 +45,7 @@ def _overdue(queue: int, now: float) -> list[dict[str, Any]]:
     ]
 
 
-def _ask(server: Server, queue: int, now: float, *more: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def _ask(server: Server, queue: int, now: float, *more: Document) -> dict[str, list[Document]]:
     """What the counts are made of, and the answers to more questions, all of one moment."""
     pipeline = [
         *_kept({"q": queue} | MESSAGES, READY),
@@ -79,13 +55,13 @@ def _ask(server: Server, queue: int, now: float, *more: dict[str, Any]) -> dict[
         _union("lq_messages", "overdue", *_overdue(queue, now)),
         *more,
     ]
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: dict[str, list[Document]] = defaultdict(list)
     for row in server.in_snapshot(server.messages).aggregate(pipeline, hint=CLAIM):
         found[row["part"]].append(row)
     return found
 
 
-def _counts(found: dict[str, list[dict[str, Any]]]) -> list[int]:
+def _counts(found: dict[str, list[Document]]) -> list[int]:
     """Messages by state, with those that are due counted as what the next claim would make of them."""
     counts = [0] * len(STATES)
     for row in found["kept"]:
@@ -99,14 +75,11 @@ def _counts(found: dict[str, list[dict[str, Any]]]) -> list[int]:
     return counts
 
 
-def counts(server: Server, queue: int, now: float) -> list[int]:
-    return _counts(_ask(server, queue, now))
-
-
-def stats(server: Server, queue: int, now: float) -> QueueStats:
+def _stats(server: Server, queue: int, now: float) -> QueueStats:
     leased = {"_id": "$lb", "count": {"$sum": 1}, "first": {"$min": "$la"}, "sum": {"$sum": "$la"}}
-    ready = {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}} | MESSAGES
-    alive = {"due": {"$lte": now}, "x": {"$not": {"$lte": now}}}
+    ready = {"q": queue, "s": READY} | MESSAGES
+    due: Document = {"q": queue, "due": {"$lte": now}}
+    alive = {"x": {"$not": {"$lte": now}}}
     shown = {"$project": {"p": 1, "at": 1, "due": 1}}
     found = _ask(
         server, queue, now,
@@ -118,8 +91,8 @@ def stats(server: Server, queue: int, now: float) -> QueueStats:
         _union("lq_messages", "last",
                {"$match": ready}, {"$sort": {"p": 1, "at": -1, "_id": -1}}, {"$limit": 1}, shown),
         *(_union("lq_messages", "due",
-                 {"$match": {"q": queue, "s": state} | alive}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
-          for state in (DELAYED, INFLIGHT)),
+                 {"$match": due | state}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
+          for state in ({"s": INFLIGHT}, {"s": DELAYED} | alive)),
     )  # fmt: skip
     kept, inflight = _counts(found), found["leased"]
     workers = list(server.database.lq_workers.find({"q": queue}).sort("w", 1))  # not waited for, so in no snapshot yet
@@ -127,8 +100,7 @@ def stats(server: Server, queue: int, now: float) -> QueueStats:
     since = [one["due"] for one in found["due"]]
     if found["first"]:
         one_priority = found["first"][0]["p"] == found["last"][0]["p"]
-        oldest = (found["first"][0]["at"],) if one_priority else oldest_ready(server, queue, now=now)
-        since += [] if oldest is None else [oldest[0]]
+        since.append(found["first"][0]["at"] if one_priority else _oldest_ready(server, ready, now))
     held = sum(one["count"] for one in inflight)
     return QueueStats(
         **dict(zip(STATES, kept, strict=True)),
@@ -145,124 +117,230 @@ def stats(server: Server, queue: int, now: float) -> QueueStats:
     )
 
 
-def oldest_ready(server: Server, queue: int, session: Any = None, now: float | None = None) -> tuple[float, int] | None:
-    """The ready message that became available first, whatever its priority: one seek for each priority in use."""
-    found: list[tuple[float, int]] = []
-    query: dict[str, Any] = {"q": queue, "s": READY} | MESSAGES
-    if now is not None:
-        query["due"] = {"$not": {"$lte": now}}
+def _oldest_ready(server: Server, ready: Document, now: float) -> float:
+    """When the ready message became available that did so first: one seek for each priority in use."""
+    oldest, query = now, dict(ready)
     order = [("p", -1), ("at", 1), ("_id", 1)]
-    while True:
-        first = server.messages.find_one(query, {"p": 1, "at": 1}, sort=order, hint=CLAIM, session=session)
-        if first is None:
-            return min(found, default=None)
-        found.append((first["at"], first["_id"]))
+    while (first := server.messages.find_one(query, {"p": 1, "at": 1}, sort=order, hint=CLAIM)) is not None:
+        oldest = min(oldest, first["at"])
         query["p"] = {"$lt": first["p"]}
+    return oldest
 
 
-def get(server: Server, ids: Mint, queue: int, name: str, message_id: str) -> StoredMessage | None:
-    key = ids.key_of(message_id)
-    found = None if key is None else server.messages.find_one({"_id": Int64(key), "q": queue})
-    return None if found is None else stored_message(ids, found, name)
+def as_record(document: Document) -> Record:
+    return Record(document["k"], document["key"], document["v"], int(document["version"]), document["at"])
 
 
-def scan(
-    server: Server,
-    ids: Mint,
-    queue: int,
-    name: str,
-    state: str | None,
-    after: str | None,
-    last: int | None,
-    limit: int | None,
-) -> list[StoredMessage]:
-    if limit == 0:
-        return []
-    query: dict[str, Any] = {"q": queue}
-    order = [("_id", 1)]
-    behind = (after and ids.key_of(after)) or 0
-    if state is not None:
-        query["s"] = CODE[state]
-    if state is not None and CODE[state] >= DEAD:
-        order = [("e", 1), ("_id", 1)]
-        if after is not None:
-            seen = server.messages.find_one({"_id": Int64(behind)}, {"e": 1})
-            if seen is None or seen.get("e") is None:
+class Reads(Shell):
+    """What is read of a queue that nobody has used yet is simply empty."""
+
+    server: Server
+    namespace_id: int
+    queue_ids: dict[str, int]
+    _queue_names: dict[int, str]
+    _finalizer: weakref.finalize[..., Any]
+
+    @abstractmethod
+    def now(self) -> float: ...
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise closed(self.url)
+
+    def _find_queue(self, name: str) -> int | None:
+        known = self.queue_ids.get(name)
+        if known is None:
+            self._require_open()
+            with self.server.call():
+                found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
+            if found is None:
+                return None
+            known = self._learn_queue(name, found["_id"])
+        return known
+
+    def _learn_queue(self, name: str, number: int) -> int:
+        self.queue_ids[name] = number
+        self._queue_names[number] = name
+        return number
+
+    def name_of_queue(self, number: int) -> str:
+        known = self._queue_names.get(number)
+        if known is None:
+            with self.server.call():
+                found = self.server.queues.find_one({"_id": number}, {"name": 1})
+            known = self._queue_names[number] = found["name"]
+        return known
+
+    def _read(self, name: str, work: Callable[[int], T], missing: T, *, long: bool = False) -> T:
+        """Read about a queue; with `long` for as long as the server keeps answering."""
+        self._require_open()
+        queue = self._find_queue(name)
+        if queue is None:
+            return missing
+        with self.server.long_read() if long else self.server.call():
+            return work(queue)
+
+    # messages
+
+    def get(self, queue: str, message_id: str) -> StoredMessage | None:
+        key = self.ids.key_of(message_id)
+
+        def work(number: int) -> StoredMessage | None:
+            found = None if key is None else self.server.messages.find_one({"_id": Int64(key), "q": number})
+            return None if found is None else stored_message(self.ids, found, queue)
+
+        return self._read(queue, work, None)
+
+    def _count(self, queue: str, *states: int) -> int:
+        now = self.now()
+
+        def work(number: int) -> int:
+            counts = _counts(_ask(self.server, number, now))
+            return sum(counts[state] for state in states)
+
+        return self._read(queue, work, 0)
+
+    def qsize(self, queue: str) -> int:
+        return self._count(queue, READY)
+
+    def load(self, queue: str) -> int:
+        return self._count(queue, READY, BLOCKED)
+
+    def stats(self, queue: str) -> QueueStats:
+        now = self.now()
+        return self._read(queue, lambda number: _stats(self.server, number, now), QueueStats())
+
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
+    ) -> list[StoredMessage]:
+        def work(number: int) -> list[StoredMessage]:
+            query = self._scanned(number, state, after, last)
+            if limit == 0 or query is None:
                 return []
-            later = {"e": seen["e"], "_id": {"$gt": Int64(behind)}}
-            query["$or"] = [{"e": {"$gt": seen["e"]}}, later]
-    else:
-        query["_id"] = {"$gt": Int64(behind)} | ({} if last is None else {"$lte": Int64(last)})
-    found = server.in_snapshot(server.messages).find(query).sort(order).limit(limit or 0)
-    return [stored_message(ids, document, name) for document in found]
+            order = [("_id", 1)] if state is None or CODE[state] < DEAD else [("e", 1), ("_id", 1)]
+            found = self.server.in_snapshot(self.server.messages).find(query).sort(order).limit(limit or 0)
+            return [stored_message(self.ids, document, queue) for document in found]
 
+        return self._read(queue, work, [], long=True)
 
-def splits(server: Server, ids: Mint, queue: int, parts: int) -> list[str]:
-    """By steps over an index, which the server takes without looking at a message."""
-    messages = server.messages
-    newest = next(messages.find({"q": queue} | MESSAGES, {"_id": 1}, hint=ALL).sort("_id", -1).limit(1), None)
-    if newest is None:
-        return []
-    end = {"$lte": newest["_id"]}
-    ends = rules.ends_of_parts(messages.count_documents({"q": queue, "_id": MESSAGES["_id"] | end}, hint=ALL), parts)
-    found: list[int] = []
-    for before, here in zip([-1, *ends], ends[:-1], strict=False):
-        behind = {"q": queue, "_id": {"$gt": found[-1] if found else Int64(0)} | end}
-        step = messages.find(behind, {"_id": 1}, hint=ALL).sort("_id", 1).skip(here - before - 1).limit(1)
-        found += [one["_id"] for one in step]
-    return [ids.id_of(key) for key in dict.fromkeys([*found, newest["_id"]])]
+    def _scanned(self, queue: int, state: str | None, after: str | None, last: int | None) -> Document | None:
+        """What a scan looks for; None when nothing can be behind `after`."""
+        query: Document = {"q": queue} if state is None else {"q": queue, "s": CODE[state]}
+        behind = Int64((after and self.ids.key_of(after)) or 0)
+        if state is None or CODE[state] < DEAD:
+            query["_id"] = {"$gt": behind} | ({} if last is None else {"$lte": Int64(last)})
+        elif after is not None:
+            seen = self.server.messages.find_one({"_id": behind}, {"e": 1})
+            if seen is None or seen.get("e") is None:
+                return None
+            query["$or"] = [{"e": {"$gt": seen["e"]}}, {"e": seen["e"], "_id": {"$gt": behind}}]
+        return query
 
+    def _splits(self, queue: str, parts: int) -> list[str]:
+        """By steps over an index, which the server takes without looking at a message."""
 
-def runs(server: Server, namespace: int, after: str, limit: int | None) -> list[str]:
-    if limit == 0:
-        return []
-    found = server.database.lq_runs.find({"n": namespace, "name": {"$gt": after}}, {"name": 1})
-    return [row["name"] for row in found.sort("name", 1).limit(limit or 0)]
+        def work(number: int) -> list[str]:
+            messages = self.server.messages
+            mine = {"q": number} | MESSAGES
+            newest = next(messages.find(mine, {"_id": 1}, hint=ALL).sort("_id", -1).limit(1), None)
+            if newest is None:
+                return []
+            end = {"$lte": newest["_id"]}
+            count = messages.count_documents({"q": number, "_id": MESSAGES["_id"] | end}, hint=ALL)
+            ends = rules.ends_of_parts(count, parts)
+            found: list[int] = []
+            for before, here in zip([-1, *ends], ends[:-1], strict=False):
+                behind = {"q": number, "_id": {"$gt": found[-1] if found else Int64(0)} | end}
+                step = messages.find(behind, {"_id": 1}, hint=ALL).sort("_id", 1).skip(here - before - 1).limit(1)
+                found += [one["_id"] for one in step]
+            return [self.ids.id_of(key) for key in dict.fromkeys([*found, newest["_id"]])]
 
+        return self._read(queue, work, [], long=True)
 
-def run(server: Server, namespace: int, run_id: str) -> RunStats | None:
-    named = {"n": namespace, "name": run_id}
-    done = {
-        "$unionWith": {
-            "coll": "lq_done",
-            "pipeline": [{"$match": named}, {"$group": {"_id": "done", "count": {"$sum": "$done"}}}],
-        }
-    }
-    states = {
-        "$unionWith": {
-            "coll": "lq_messages",
-            "pipeline": [{"$match": {"n": namespace, "r": run_id}}, {"$group": {"_id": "$s", "count": {"$sum": 1}}}],
-        }
-    }
-    total = {"$project": {"_id": "total", "count": "$total"}}
-    runs = server.in_snapshot(server.database.lq_runs)
-    found = {row["_id"]: row["count"] for row in runs.aggregate([{"$match": named}, total, done, states])}
-    if "total" not in found:
-        return None
-    by_state = {STATES[state]: count for state, count in found.items() if isinstance(state, int)}
-    return RunStats(run_id=run_id, total=found["total"], done=found.get("done", 0), **by_state)
+    def upstream(self, queue: str, message_id: str) -> list[str]:
+        key = self.ids.key_of(message_id)
 
+        def work(number: int) -> list[str]:
+            mine = {"_id": Int64(key or 0), "q": number}
+            if self.server.messages.find_one(mine, {"_id": 1}) is None:
+                return []
+            found = self.server.database.lq_edges.find({"d": mine["_id"]}).sort("u", 1)
+            return [self.ids.id_of(edge["u"]) for edge in found]
 
-def run_messages(
-    server: Server, ids: Mint, namespace: int, run_id: str, after: str | None, limit: int | None
-) -> list[dict[str, Any]]:
-    if limit == 0:
-        return []
-    behind = (after and ids.key_of(after)) or 0
-    query = {"n": namespace, "r": run_id, "_id": {"$gt": Int64(behind)}}
-    return list(server.in_snapshot(server.messages).find(query).sort("_id", 1).limit(limit or 0))
+        return self._read(queue, work, [])
 
+    # runs
 
-def upstream(server: Server, ids: Mint, queue: int, message_id: str) -> list[str]:
-    key = ids.key_of(message_id)
-    if key is None or server.messages.find_one({"_id": Int64(key), "q": queue}, {"_id": 1}) is None:
-        return []
-    return [ids.id_of(edge["u"]) for edge in server.database.lq_edges.find({"d": Int64(key)}).sort("u", 1)]
+    def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
+        self._require_open()
+        with self.server.long_read():
+            found = self.server.database.lq_runs.find({"n": self.namespace_id, "name": {"$gt": after}}, {"name": 1})
+            return [row["name"] for row in found.sort("name", 1).limit(limit or 0)] if limit != 0 else []
 
+    def run(self, run_id: str) -> RunStats | None:
+        self._require_open()
+        named, mine = {"n": self.namespace_id, "name": run_id}, {"n": self.namespace_id, "r": run_id}
+        done = [{"$match": named}, {"$group": {"_id": "done", "count": {"$sum": "$done"}}}]
+        states = [{"$match": mine}, {"$group": {"_id": "$s", "count": {"$sum": 1}}}]
+        pipeline = [
+            {"$match": named},
+            {"$project": {"_id": "total", "count": "$total"}},
+            {"$unionWith": {"coll": "lq_done", "pipeline": done}},
+            {"$unionWith": {"coll": "lq_messages", "pipeline": states}},
+        ]
+        with self.server.call():
+            runs = self.server.in_snapshot(self.server.database.lq_runs)
+            found = {row["_id"]: row["count"] for row in runs.aggregate(pipeline)}
+        if "total" not in found:
+            return None
+        by_state = {STATES[state]: count for state, count in found.items() if isinstance(state, int)}
+        return RunStats(run_id=run_id, total=found["total"], done=found.get("done", 0), **by_state)
 
-def next_expiry(server: Server, queue: int, now: float) -> float:
-    """When the next message that counts against capacity reaches the end of its life."""
-    query = {"q": queue, "s": {"$in": [READY, BLOCKED]}, "due": {"$gt": now}}
-    for found in server.messages.find(query, {"due": 1}).sort([("due", 1), ("_id", 1)]).limit(1):
-        return float(found["due"])
-    return rules.NEVER
+    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+        self._require_open()
+        behind = Int64((after and self.ids.key_of(after)) or 0)
+        query = {"n": self.namespace_id, "r": run_id, "_id": {"$gt": behind}}
+        with self.server.long_read():
+            found = self.server.in_snapshot(self.server.messages).find(query).sort("_id", 1).limit(limit or 0)
+            documents = list(found) if limit != 0 else []
+        return [stored_message(self.ids, one, self.name_of_queue(one["q"])) for one in documents]
+
+    # records and queues
+
+    def record(self, kind: str, key: str) -> Record | None:
+        return next(iter(self.records_of(kind, [key]).values()), None)
+
+    def records_of(self, kind: str, keys: list[str]) -> dict[str, Record]:
+        self._require_open()
+        with self.server.call():
+            found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$in": keys}})
+            return {document["key"]: as_record(document) for document in found}
+
+    def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
+        self._require_open()
+        with self.server.call():
+            found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$gt": after}})
+            return [as_record(document) for document in found.sort("key", 1).limit(limit or 0)] if limit != 0 else []
+
+    def queues(self) -> list[str]:
+        self._require_open()
+        with self.server.call():
+            return sorted(row["name"] for row in self.server.queues.find({"n": self.namespace_id}, {"name": 1}))
+
+    def _queue(self, name: str) -> Document:
+        """What is known of a queue."""
+        return self._read(name, lambda number: self.server.queues.find_one({"_id": number}) or {}, {})
+
+    def subscriptions(self, topic: str) -> Subscriptions:
+        row = self._queue(topic)
+        return Subscriptions(row.get("version", 0), tuple(row.get("subscribers", ())))
+
+    def paused(self, queue: str, *, worker: str | None = None) -> bool:
+        row = self._queue(queue)
+        if worker is None:
+            return row.get("paused_at") is not None
+        return any(one["w"] == worker for one in row.get("off", ()))

@@ -1,163 +1,576 @@
-"""A message as a document, as a row that a transaction works on, and as the port shows it.
+"""The messages of one transaction: what the engine is given of them, and how what it decided is written down.
 
-The fields of a document; those that are None are left out:
-
-    _id  key          n   namespace     q   queue         s   state         p   priority      a   attempts
-    c    created_at   at  available_at  due next timer    x   expires_at    e   ended_at      b   payload
-    co   codec        hd  headers       dk  dedupe key    u   the same while it is live        ok  ordering key
-    r    run          w   waiting on    dep dependents    la  leased_at     lb  leased_by     m   most attempts
-    fg   forgiven     er  last error    ft  failed_at     h   finished attempts
-    st   the claim that leased it, where several were claimed at once
-    k    what listeners are to hear (said.py)                      j   1: written by a transaction that keeps a journal
+Two transactions that only read the same document do not notice each other, so those that must exclude each other write
+one: a message that gets a dependent counts it, everybody who decides by an ordering key writes that key's lock, whoever
+adds messages to a run writes the run, and everybody who counts against a capacity writes the queue. The locks of
+ordering keys are a fixed number of documents.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import Any
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bson.int64 import Int64
+from pymongo import DeleteOne, UpdateOne
+from pymongo.errors import OperationFailure
 
-from localqueue.ids import Mint
+from localqueue.errors import IdTaken, RecordConflict
 from localqueue.stores import rules
-from localqueue.stores.port import HISTORY_LIMIT, STATES, Payload, Record, StoredMessage
+from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.mongodb import errors, gate, schema
+from localqueue.stores.mongodb.document import (
+    HEADS,
+    LIVE,
+    ROOM,
+    TO_CLAIM,
+    WITHOUT_CONTENT,
+    Document,
+    attempt_values,
+    fields_of,
+    new_document,
+    plain,
+    row_of,
+    say,
+    say_new,
+    simple,
+    stored_message,
+)
+from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
+from localqueue.stores.mongodb.transaction import Again
+from localqueue.stores.port import HISTORY_LIMIT, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage
 
-CODE = {name: code for code, name in enumerate(STATES)}
-READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED = range(len(STATES))
-LIVE = [READY, DELAYED, INFLIGHT, WAITING, BLOCKED]
-HEADS = [READY, DELAYED, INFLIGHT]
+if TYPE_CHECKING:
+    from localqueue.stores.mongodb.store import MongoDBQueueStore
 
-#: The event of a message that enters one of the states behind `dead`.
-ENDINGS = {DEAD: "dead_lettered", EXPIRED: "expired", CANCELLED: "cancelled"}
+K = TypeVar("K")
+V = TypeVar("V")
 
-#: Everything but the content, for a transaction that only moves the message.
-WITHOUT_CONTENT = {"b": 0, "hd": 0, "co": 0, "h": 0}
+A_PIECE = 5000  # messages that one transaction changes, of those that an operation concerns
 
-_FIELDS = {
-    "state": "s",
-    "attempts": "a",
-    "available_at": "at",
-    "due_at": "due",
-    "ended_at": "e",
-    "expires_at": "x",
-    "leased_at": "la",
-    "leased_by": "lb",
-    "most": "m",
-    "forgiven": "fg",
-    "last_error": "er",
-    "failed_at": "ft",
-    "waiting_on": "w",
-    "dependents": "dep",
-}
-_ZERO_IS_ABSENT = ("forgiven", "waiting_on", "dependents")
+_PARTS_OF_A_RUN = 8
+_QUESTIONS = 100  # that are asked in one statement
 
 
-@dataclass(slots=True)
-class Row:
-    """A message without its content. `saved` are the fields as the server has them."""
+class MongoRows:
+    """The engine's `Rows` inside a transaction.
 
-    key: int
-    queue: int
-    state: int
-    priority: int
-    available_at: float
-    created_at: float
-    attempts: int = 0
-    due_at: float | None = None
-    ended_at: float | None = None
-    expires_at: float | None = None
-    leased_at: float | None = None
-    leased_by: str | None = None
-    most: int | None = None
-    forgiven: int = 0
-    last_error: str | None = None
-    failed_at: float | None = None
-    waiting_on: int = 0
-    dependents: int = 0
-    ordering_key: str | None = None
-    dedupe_key: str | None = None
-    run: str | None = None
-    history: list[list[Any]] = field(default_factory=list)  # attempts to be added
-    said: str | None = None  # the last event of its history that this transaction wrote
-    saved: dict[str, Any] = field(default_factory=dict)
+    A store takes it that no journal is kept until it finds out (see journal.py): then the transaction begins anew, and
+    looks at the switch.
+    """
 
-    @staticmethod
-    def of(document: dict[str, Any]) -> Row:
-        get = document.get
-        row = Row(
-            key=document["_id"], queue=document["q"], state=document["s"], priority=document["p"],
-            available_at=document["at"], created_at=document["c"], attempts=document["a"], due_at=get("due"),
-            ended_at=get("e"), expires_at=get("x"), leased_at=get("la"), leased_by=get("lb"), most=get("m"),
-            forgiven=get("fg", 0), last_error=get("er"), failed_at=get("ft"), waiting_on=get("w", 0),
-            dependents=get("dep", 0), ordering_key=get("ok"), dedupe_key=get("dk"), run=get("r"),
-        )  # fmt: skip
-        row.saved = row.fields()
+    def __init__(self, store: MongoDBQueueStore, session: Any) -> None:
+        self.store = store
+        self.ids = store.ids
+        self.session = session
+        self.server = store.server
+        self.messages = store.server.messages
+        self.database = store.server.database
+        self.looked = store.journalled  # at the journal's switch
+        self.journalled = self.looked and is_kept(store, session, first=True)
+        self.timers: dict[int, float] = {}
+        self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
+        self.barred = False  # a claim met a pause
+        self.more = False  # a run has more messages than were asked for at once
+        self._entries: list[Document] = []
+        self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
+        self._claimed: dict[int, Row] = {}
+        self._locked: set[int] = set()
+        self._heard: set[int] = set()  # queues of which a new message tells
+
+    # queues
+
+    def queue(self, name: str) -> int:
+        return self.store.queue_number(name)
+
+    def find_queue(self, name: str) -> int | None:
+        return self.store._find_queue(name)
+
+    def queue_name(self, queue: int) -> str:
+        return self.store.name_of_queue(queue)
+
+    def change_queue(self, queue: int, update: Document) -> Document:
+        """What was known of a queue. One that was made after this transaction began can not be seen by it."""
+        found: Document | None = self.server.queues.find_one_and_update({"_id": queue}, update, session=self.session)
+        if found is None:
+            raise Again
+        return found
+
+    def subscription_version(self, topic: int) -> int:
+        return int(self.change_queue(topic, {"$inc": {"lock": 1}}).get("version", 0))  # subscribing writes it as well
+
+    # locks
+
+    def _lock_keys(self, keys: Iterable[Key]) -> None:
+        """Exclude everybody else who decides by these keys. They share a fixed number of locks, so some exclude each
+        other without need."""
+        locks = {zlib.crc32(f"{queue}:{key}".encode()) % schema.KEY_LOCKS for queue, key in keys} - self._locked
+        if locks:
+            self._locked |= locks
+            wanted = {"_id": {"$in": sorted(locks)}}
+            self.database.lq_locks.update_many(wanted, {"$inc": {"n": 1}}, session=self.session)
+
+    def _lock_edges(self) -> None:
+        """Exclude everybody else who adds a dependency to a message that is there already."""
+        lock = schema.KEY_LOCKS + self.store.namespace_id
+        if lock not in self._locked:
+            self._locked.add(lock)
+            self.database.lq_locks.update_one({"_id": lock}, {"$inc": {"n": 1}}, upsert=True, session=self.session)
+
+    def _lock_queue(self, queue: int) -> None:
+        """Exclude everybody else who counts the messages of this queue."""
+        if -queue not in self._locked:
+            self._locked.add(-queue)
+            self.change_queue(queue, {"$inc": {"lock": 1}})
+
+    # rows in
+
+    def _adopt(self, document: Document) -> Row:
+        row = row_of(document)
+        self._saved[row.key] = fields_of(row)
         return row
 
-    @property
-    def holds_key(self) -> bool:
-        """Whether this is the message its ordering key's others wait behind."""
-        return self.ordering_key is not None and self.state <= INFLIGHT
+    def search(
+        self, query: Document, order: Sequence[tuple[str, int]] = (), limit: int = 0, *, hint: str | None = None
+    ) -> list[Row]:
+        cursor = self.messages.find(query, WITHOUT_CONTENT, session=self.session, hint=hint)
+        if order:
+            cursor = cursor.sort(list(order))
+        return [self._adopt(document) for document in cursor.limit(limit)]
 
-    def fields(self) -> dict[str, Any]:
-        """What can change, without what is absent."""
-        found = {short: getattr(self, name) for name, short in _FIELDS.items()}
-        if self.dedupe_key is not None and self.state < DEAD:
-            found["u"] = self.dedupe_key
-        for name in _ZERO_IS_ABSENT:
-            if not found[_FIELDS[name]]:
-                found[_FIELDS[name]] = None
-        return {short: value for short, value in found.items() if value is not None}
+    def fetch(self, wanted: Wanted) -> Found:
+        self._lock_keys([*wanted.heads, *wanted.behind])
+        claimed = [self._claimed.pop(key) for key in wanted.keys & self._claimed.keys()]
+        keys = wanted.keys.difference(row.key for row in claimed)
+        either: list[Document] = [{"_id": {"$in": _numbers(keys)}}] if keys else []
+        either += [{"q": queue, "u": {"$in": names}} for queue, names in _grouped(wanted.holders).items()]
+        heads = _grouped(wanted.heads).items()
+        either += [{"q": queue, "ok": {"$in": names}, "s": {"$in": HEADS}} for queue, names in heads]
+        rows = claimed
+        if either:
+            rows += self.search({"$or": either} if len(either) > 1 else either[0])
+        if wanted.behind:
+            rows += self._behind(wanted.behind)
+        return Found(rows, self._edges(wanted.dependents, rows) if wanted.dependents else ())
 
-    def update(self, journalled: bool, heard: dict[str, Any] | None) -> dict[str, Any]:
+    def _behind(self, behind: Mapping[Key, int]) -> list[Row]:
+        questions: list[list[Document]] = []
+        for (queue, key), after in behind.items():
+            blocked = {"q": queue, "ok": key, "s": BLOCKED, "_id": {"$gt": Int64(after)}}
+            first: list[Document] = [{"$match": blocked}, {"$sort": {"_id": 1}}, {"$limit": 1}]
+            questions.append([*first, {"$project": WITHOUT_CONTENT}])
+        return [self._adopt(document) for answer in self._ask(questions) for document in answer]
+
+    def _ask(self, questions: Sequence[list[Document]]) -> list[list[Document]]:
+        """Several questions about messages, with short answers, in one statement: all are joined to one document."""
+        answers: list[list[Document]] = []
+        for start in range(0, len(questions), _QUESTIONS):
+            part = questions[start : start + _QUESTIONS]
+            joins = [
+                {"$lookup": {"from": "lq_messages", "pipeline": pipeline, "as": str(n)}}
+                for n, pipeline in enumerate(part)
+            ]
+            any_one = {"$match": {"_id": "version"}}
+            (found,) = self.database.lq_schema.aggregate([any_one, *joins], session=self.session)
+            answers += [found[str(n)] for n in range(len(part))]
+        return answers
+
+    def _edges(self, upstreams: Iterable[int], rows: list[Row]) -> list[tuple[int, int]]:
+        """The edges of these, and the messages at their other ends."""
+        pipeline: list[Document] = [
+            {"$match": {"u": {"$in": _numbers(upstreams)}}},
+            {"$lookup": {"from": "lq_messages", "localField": "d", "foreignField": "_id", "as": "of"}},
+            {"$project": {"of": WITHOUT_CONTENT}},
+        ]
+        edges = []
+        for edge in self.database.lq_edges.aggregate(pipeline, session=self.session):
+            edges.append((edge["u"], edge["d"]))
+            rows += [self._adopt(document) for document in edge["of"]]
+        return edges
+
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        passed = {"q": queue, "s": {"$in": LIVE}, "due": {"$lte": now}}
+        return self.search(passed, [("due", 1), ("_id", 1)], limit)
+
+    def oldest(self, queue: int, limit: int) -> list[Row]:
+        """A look for each priority in use, but for those that are so few that one look shows them all."""
+        found: dict[int, Row] = {}
+        query: Document = {"q": queue, "s": READY, "_id": {"$gt": Int64(0)}}
+        while True:
+            page = self.search(query, gate.ORDER, limit, hint=schema.CLAIM)
+            found.update((row.key, row) for row in page)
+            if len(page) < limit:
+                return sorted(found.values(), key=lambda row: (row.available_at, row.key))[:limit]
+            last = page[-1].priority
+            query["p"] = {"$lt" if page[0].priority == last else "$lte": last}
+
+    def oldest_blocked(self, queue: int) -> Row | None:
+        return next(iter(self.search({"q": queue, "s": BLOCKED}, [("_id", 1)], 1)), None)
+
+    def load(self, queue: int, now: float, up_to: int) -> int:
+        self._lock_queue(queue)
+        more = 0
+        while True:
+            counts = self._count(queue, now, up_to + more)
+            ready, outlived = counts["ready"], counts["outlived"]
+            if ready < up_to + more or outlived <= more:
+                return ready - outlived + counts["blocked"] + counts["due"]
+            more = outlived  # so many of those that were counted do not count
+
+    def _count(self, queue: int, now: float, most: int) -> dict[str, int]:
+        """Ready and blocked messages up to a number, those whose life is over, and those that have become ready."""
+        alive = {"x": {"$not": {"$lte": now}}}
+        used = {"$subtract": ["$a", {"$ifNull": ["$fg", 0]}]}
+        wanted: list[tuple[str, Document]] = [
+            ("ready", {"s": READY, "_id": {"$gt": Int64(0)}}),
+            ("outlived", {"s": READY, "due": {"$lte": now}}),
+            ("blocked", {"s": BLOCKED, **alive}),
+            ("due", {"s": DELAYED, "due": {"$lte": now}, **alive}),
+            ("due", {"s": INFLIGHT, "due": {"$lte": now}, **alive,
+                     "$expr": {"$or": [{"$lte": ["$m", None]}, {"$lt": [used, "$m"]}]}}),
+        ]  # fmt: skip
+        questions: list[list[Document]] = [
+            [{"$match": {"q": queue, **which}}, {"$limit": most}, {"$count": "count"}] for _, which in wanted
+        ]
+        counts = dict.fromkeys(("ready", "outlived", "blocked", "due"), 0)
+        for (name, _), answer in zip(wanted, self._ask(questions), strict=True):
+            counts[name] += sum(one["count"] for one in answer)
+        return counts
+
+    def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
+        self._lock_edges()
+        found = self.database.lq_edges.find({"d": {"$in": _numbers(dependents)}}, session=self.session)
+        return [(edge["u"], edge["d"]) for edge in found]
+
+    def removed(self, keys: Iterable[int]) -> set[int]:
+        found = self.database.lq_removed.find({"_id": {"$in": _numbers(keys)}}, {"_id": 1}, session=self.session)
+        return {one["_id"] for one in found}
+
+    def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
+        found = self.messages.find({"_id": {"$in": _numbers(keys)}}, session=self.session)
+        return {one["_id"]: stored_message(self.ids, one, self.queue_name(one["q"])) for one in found}
+
+    def ended(
+        self, queue: int, state: int, *, until: float | None = None, behind: tuple[float, int] | None = None
+    ) -> list[Row]:
+        """A piece of them, of those that left until then and behind the one that left at this time."""
+        query: Document = {"q": queue, "s": state} | ({} if until is None else {"e": {"$lte": until}})
+        if behind is not None:
+            at, key = behind
+            query["$or"] = [{"e": {"$gt": at}}, {"e": at, "_id": {"$gt": Int64(key)}}]
+        return self.search(query, [("e", 1), ("_id", 1)], A_PIECE)
+
+    # runs: known by their names
+
+    def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
+        """One that is new is made when its first message is written."""
+        wanted = list(names)
+        mine = {"n": self.store.namespace_id, "name": {"$in": wanted}}
+        found = self.database.lq_runs.find(mine, {"name": 1, "cancelled_at": 1}, session=self.session)
+        cancelled = {one["name"] for one in found if one.get("cancelled_at") is not None}
+        return {name: Run(name, name in cancelled) for name in wanted}
+
+    def cancel(self, name: str, now: float) -> list[Row]:
+        """A piece of them; the run takes no more messages from the first piece on."""
+        named = {"n": self.store.namespace_id, "name": name}
+        lock = {"$add": [{"$ifNull": ["$lock", 0]}, 1]}
+        change = [{"$set": {"cancelled_at": {"$ifNull": ["$cancelled_at", now]}, "lock": lock}}]
+        if not self.database.lq_runs.update_one(named, change, session=self.session).matched_count:
+            return []
+        live = {"n": self.store.namespace_id, "r": name, "s": {"$in": LIVE}}
+        rows = self.search(live, [("_id", -1)], A_PIECE)
+        self.more = len(rows) == A_PIECE
+        return rows
+
+    # rows out
+
+    def write(self, writes: Writes, now: float) -> None:
+        """Each kind of write by itself. A bulk write of several kinds would be sent like that as well, but the driver
+        can lose all behind the first one when it has to look for a connection twice. That nothing was lost is seen by
+        the counts."""
+        session = self.session
+        if writes.deletes:
+            self._delete(writes)
+        if writes.updates:
+            self._update(writes)
+        if writes.inserts:
+            self._insert(writes.inserts)
+        gone, done = set(writes.freed), set(writes.forgotten)
+        edges = [{"u": Int64(u), "d": Int64(d)} for u, d in writes.edges if u not in gone and d not in done]
+        if edges:
+            self.database.lq_edges.insert_many(edges, session=session)
+        if gone or done:
+            ends = [{"u": {"$in": _numbers(gone)}}, {"d": {"$in": _numbers(done)}}]
+            self.database.lq_edges.delete_many({"$or": ends}, session=session)
+        if writes.removed:
+            mine = {"n": self.store.namespace_id}
+            removed = [{"_id": Int64(key), "why": why, **mine} for key, why in writes.removed.items()]
+            self.database.lq_removed.insert_many(removed, session=session)
+        if writes.runs:
+            self._count_runs(writes)
+        for queue, count in writes.dropped.items():
+            self.change_queue(queue, {"$inc": {"dropped": count}})
+        if self.journalled:
+            self._entries += [entry_of(note, now) for note in writes.notes]
+
+    def _delete(self, writes: Writes) -> None:
+        """What the server does not check as it is deleted, because it is not under a lease, is checked here."""
+        rows = writes.deletes.values()
+        if not self.looked and not writes.inserts and any(self._saved[row.key]["s"] != INFLIGHT for row in rows):
+            if is_kept(self.store, self.session):
+                self._begin_anew()
+            self.looked = True
+        which: Document = {"_id": {"$in": _numbers(writes.deletes)}}
+        if not self.looked:
+            which["j"] = None
+        if self.messages.delete_many(which, session=self.session).deleted_count != len(rows):
+            self._begin_anew()
+        for row in rows:
+            if self._saved.pop(row.key)["s"] in (READY, BLOCKED):
+                self.told.add((ROOM, row.queue))
+
+    def _begin_anew(self) -> None:
+        """And look at the switch: a journal is kept after all, or may be."""
+        self.store.journalled = True
+        raise Again
+
+    def _update(self, writes: Writes) -> None:
+        attempts = _grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
+        updates = [
+            UpdateOne({"_id": Int64(key)}, self._change(row, attempts.get(key))) for key, row in writes.updates.items()
+        ]
+        with self._refusals():
+            if self.messages.bulk_write(updates, session=self.session).matched_count != len(updates):
+                raise Again
+
+    def _change(self, row: Row, attempts: list[Any] | None) -> Document:
         """The update that makes the stored document what the row has become."""
-        fields = self.fields()
-        changed = {short: value for short, value in fields.items() if self.saved.get(short) != value}
-        gone = dict.fromkeys(self.saved.keys() - fields.keys(), "")
-        if heard is not None:
-            changed["k"] = heard
-        if journalled:
+        before, fields = self._saved[row.key], fields_of(row)
+        changed = {name: value for name, value in fields.items() if before.get(name) != value}
+        gone = dict.fromkeys(before.keys() - fields.keys(), "")
+        if "s" in changed:
+            if row.state in (READY, DELAYED):
+                changed["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
+            elif before["s"] in (READY, BLOCKED):
+                changed["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
+        if self.journalled:
             changed["j"] = 1
         else:
             gone["j"] = ""
-        update: dict[str, Any] = {"$set": changed} if changed else {}
+        update: Document = {"$set": changed} if changed else {}
         if gone:
             update["$unset"] = gone
-        if self.history:
-            update["$push"] = {"h": {"$each": self.history, "$slice": -HISTORY_LIMIT}}
-            self.history = []
-        self.saved = fields
+        if attempts:
+            update["$push"] = {"h": {"$each": attempts, "$slice": -HISTORY_LIMIT}}
+        self._saved[row.key] = fields
+        self.set_timer(row.queue, row.due_at)
         return update
 
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What it means that an index or the journal's validator refuses a write."""
+        try:
+            yield
+        except OperationFailure as error:
+            code = errors.code_of(error)
+            if code == errors.REJECTED:
+                self._begin_anew()
+            if code == errors.DUPLICATE:
+                raise IdTaken("a message id is in use") if "_id" in errors.index_of(error) else Again from error
+            raise
 
-def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | None, now: float) -> dict[str, Any]:
-    """The document of a message without options."""
-    document = {
-        "_id": Int64(key), "n": namespace, "q": queue, "s": READY, "p": 0, "a": 0, "c": now, "at": now, "b": payload,
-    }  # fmt: skip
-    if codec is not None:
-        document["co"] = codec
-    return document
+    def set_timer(self, queue: int, at: float | None) -> None:
+        if at is not None and at < self.timers.get(queue, rules.NEVER):
+            self.timers[queue] = at
+
+    def _insert(self, inserts: Sequence[Insert]) -> None:
+        documents = []
+        for insert in inserts:
+            row = insert.row
+            documents.append(new_document(self.store.namespace_id, insert))
+            self._saved[row.key] = fields_of(row)
+            self.set_timer(row.queue, row.due_at)
+        self.insert_documents(documents)
+
+    def write_batch(self, batch: Batch) -> None:
+        documents = []
+        for key, state, message in zip(batch.keys, batch.states, batch.messages, strict=True):
+            queue = batch.queues[message.queue]
+            document = simple(self.store.namespace_id, key, queue, state, message, batch.now)
+            self.set_timer(queue, document.get("due"))
+            documents.append(document)
+        self.insert_documents(documents)
+
+    def insert_documents(self, documents: list[Document]) -> None:
+        """New messages; the first of each queue tells listeners of it."""
+        if not documents:
+            return
+        for document in documents:
+            if document["q"] not in self._heard:
+                self._heard.add(document["q"])
+                document["k"] = say_new(document["n"], document["q"])
+            if self.journalled:
+                document["j"] = 1
+        with self._refusals():
+            self.messages.insert_many(documents, session=self.session)
+
+    def insert_plain(self, queue: int, keys: range, payloads: Sequence[Payload], codec: str | None, now: float) -> None:
+        """Many messages without options."""
+        namespace = self.store.namespace_id
+        each = zip(keys, payloads, strict=True)
+        self.insert_documents([plain(namespace, key, queue, payload, codec, now) for key, payload in each])
+        if self.journalled:
+            each = zip(keys, payloads, strict=True)
+            self._entries += [entry("enqueued", queue, key, b=payload, co=codec) for key, payload in each]
+
+    def _count_runs(self, writes: Writes) -> None:
+        part = self.ids.reserve() % _PARTS_OF_A_RUN  # so that acks do not get in each other's way
+        totals, done = [], []
+        for name, change in writes.runs.items():
+            named = {"n": self.store.namespace_id, "name": name}
+            if change.total:
+                totals.append(UpdateOne(named, {"$inc": {"total": change.total}}, upsert=True))
+            if change.done:
+                done.append(UpdateOne({**named, "part": part}, {"$inc": {"done": change.done}}, upsert=True))
+        if totals:
+            self.database.lq_runs.bulk_write(totals, session=self.session)
+        if done:
+            self.database.lq_done.bulk_write(done, session=self.session)
+
+    def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
+        """A version is never used again, so a stale `expect` can not match by chance."""
+        if not writes:
+            return []
+        records, mine = self.database.lq_records, {"n": self.store.namespace_id}
+        asked = _grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
+        either = [{**mine, "k": kind, "key": {"$in": keys}} for kind, keys in asked]
+        found = records.find({"$or": either}, {"v": 0}, session=self.session) if either else ()
+        known = {(one["k"], one["key"]): int(one["version"]) for one in found}
+        last: dict[tuple[str, str], Any] = {}
+        versions = []
+        for kind, key, value, expect in writes:
+            version = known.get((kind, key), 0)
+            if expect is not None and version != expect:
+                raise RecordConflict(
+                    f"record {key!r} of kind {kind!r} is in version {version}, not {expect}; nothing was changed"
+                )
+            named = {**mine, "k": kind, "key": key}
+            version = known[kind, key] = 0 if value is None else self.ids.reserve()
+            fields = {"v": value, "version": Int64(version), "at": now}
+            last[kind, key] = DeleteOne(named) if value is None else UpdateOne(named, {"$set": fields}, upsert=True)
+            versions.append(version)
+        for kind_of_write in (DeleteOne, UpdateOne):
+            some = [write for write in last.values() if isinstance(write, kind_of_write)]
+            if some:
+                records.bulk_write(some, session=self.session)
+        return versions
+
+    def timers_settled(self, queue: int) -> None:
+        pass  # gate.py knows what this process knows of timers
+
+    def finish(self, now: float) -> None:
+        """Append to the journal, when all else is written."""
+        if self._entries:
+            write_entries(self.store, self.session, self._entries, now)
+
+    # claiming
+
+    def paused(self, queue: int, worker: str | None) -> bool:
+        return False  # the barrier tells: see gate.py
+
+    def claimable(self, queue: int, now: float) -> bool:
+        return True  # claims pass by what has outlived its time
+
+    def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        query = gate.for_claims(queue, request.leased_by, now)
+        cursor = self.messages.find(query, session=self.session).sort(gate.ORDER).hint(schema.CLAIM)
+        found = list(cursor.limit(request.limit))
+        self.barred = bool(found) and found[0]["_id"] < 0
+        if self.barred or not found:
+            return []
+        update = gate.claim_of(self.store, queue, request, now, journalled=self.journalled)
+        claimed = [gate.claimed(document, update) for document in found]
+        if request.consume:  # at most once: it is deleted without having been leased
+            for document, before in zip(claimed, found, strict=True):
+                self._saved[document["_id"]] = before
+                self._claimed[document["_id"]] = row_of(document)
+        else:
+            with self._refusals():
+                keys = {"_id": {"$in": [document["_id"] for document in found]}}
+                if self.messages.update_many(keys, update, session=self.session).matched_count != len(found):
+                    raise Again
+            self.set_timer(queue, now + request.timeout)
+        if request.leased_by is not None and request.counted:
+            worker, count = {"q": queue, "w": request.leased_by}, {"$inc": {"leases": len(claimed)}}
+            self.database.lq_workers.update_one(worker, count, upsert=True, session=self.session)
+        if self.journalled:
+            self._entries += [entry("leased", queue, one["_id"], a=one["a"], w=request.leased_by) for one in claimed]
+        return [stored_message(self.ids, document, request.queue) for document in claimed]
+
+    def renew(self, unit: Unit, leases: Sequence[Lease], timeout: float) -> list[float | None]:
+        until = unit.now + timeout
+        keys = [self.ids.key_of(one.id) for one in leases]
+        unit.fetch(Wanted(keys={key for key in keys if key is not None}))
+        renewed: list[float | None] = []
+        for one, key in zip(leases, keys, strict=True):
+            row = unit.row(key)
+            mine = row is not None and row.queue == self.find_queue(one.queue) and row.token == one.token
+            renewed.append(until if mine else None)
+            if row is not None and mine:
+                unit.mark(row)
+                row.leased_until = until
+                if self.journalled:
+                    self._entries.append(entry("renewed", row.queue, row.key, a=row.attempts, w=row.leased_by))
+        return renewed
+
+    # operations
+
+    def remove(self, unit: Unit, query: Document, why: str) -> int:
+        """Remove a piece of the messages, and remember that they were not acked; how many they were."""
+        rows = unit.adopt(self.search(query, [("_id", 1)], A_PIECE))
+        for row in rows:
+            if not row.holds_key:
+                unit.delete(row, why)
+        unit.flush()  # so that nobody comes free who goes as well
+        heads = [row for row in rows if row.holds_key]
+        unit.look_behind(heads)
+        for row in heads:
+            unit.delete(row, why)
+        return len(rows)
+
+    def clear(self, queue: int) -> None:
+        """Let a queue whose messages are all gone be as if it had never had one."""
+        self.database.lq_workers.delete_many({"q": queue}, session=self.session)
+        self.change_queue(queue, {"$unset": {"dropped": ""}})
+
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        found = self.change_queue(topic, {"$inc": {"lock": 1}}).get("subscribers", [])
+        if wanted == (subscriber in found):
+            return False
+        self.change_queue(topic, {"$push" if wanted else "$pull": {"subscribers": subscriber}, "$inc": {"version": 1}})
+        return True
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        """Pause the queue, or one worker on it; without a time, resume it."""
+        if worker is None:
+            self.change_queue(queue, {"$unset": {"paused_at": ""}} if at is None else {"$set": {"paused_at": at}})
+        else:
+            self.change_queue(queue, {"$pull": {"off": {"w": worker}}})
+            if at is not None:
+                self.change_queue(queue, {"$push": {"off": {"w": worker, "at": at}}})
+        gate.write_barrier(self.server, queue, self.session)
 
 
-def finished_attempts(document: dict[str, Any]) -> list[rules.Attempt]:
-    return [
-        rules.Attempt(attempt, event, at, leased_at, leased_by, None if error is None else json.loads(error))
-        for attempt, event, at, leased_at, leased_by, error in document.get("h", ())
-    ]
+def _numbers(keys: Iterable[int]) -> list[Int64]:
+    return [Int64(key) for key in keys]
 
 
-def stored_message(ids: Mint, document: dict[str, Any], queue: str, record: Record | None = None) -> StoredMessage:
-    """A whole document as the port shows it."""
-    get = document.get
-    state, attempts = document["s"], document["a"]
-    leased_at, leased_by, error = get("la"), get("lb"), get("er")
-    finished = finished_attempts(document) if "h" in document else ()
-    return StoredMessage(
-        ids.id_of(document["_id"]), queue, STATES[state], document["b"], get("co"), document["p"], attempts,
-        document["c"], document["at"], get("due") if state == INFLIGHT else None, leased_by,
-        None if error is None else json.loads(error), get("ft"), get("dk"), get("ok"), get("x"), get("r"), get("hd"),
-        get("w", 0), rules.history(finished, attempts=attempts, leased_at=leased_at, leased_by=leased_by),
-        get("fg", 0), record,
-    )  # fmt: skip
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -3,7 +3,7 @@
     lq_schema         _id "version": version; _id "numbers of ...": the last number given out
     lq_namespaces     _id number, name, secret
     lq_queues         _id number, n namespace, name, paused_at, off (paused workers), dropped, version and subscribers
-    lq_messages       see rows.py; _id is the key, or minus a queue's number for the barrier of a pause (gate.py)
+    lq_messages       see document.py; _id is the key, or minus a queue's number for the barrier of a pause (gate.py)
     lq_edges          u upstream, d dependent
     lq_removed        _id key, why
     lq_runs           n namespace, name, total, cancelled_at
@@ -13,8 +13,8 @@
     lq_records        n namespace, k kind, key, v value, version, at
     lq_journals       _id namespace, enabled, last, keep_seconds, keep_events
     lq_journal        _id namespace and number of the entry
-    lq_locks          _id a number: what transactions write that must exclude each other (tx.py)
-    lq_wakes          _id "said": what is told to listeners beside the changes of messages (said.py)
+    lq_locks          _id a number: what transactions write that must exclude each other (rows.py)
+    lq_wakes          _id "said": what is told to listeners beside the changes of messages
 
 Everything is created before the first use, because a transaction can not create a collection that another one creates.
 """
@@ -30,9 +30,11 @@ from pymongo.errors import BulkWriteError, CollectionInvalid, DuplicateKeyError,
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 from localqueue.ids import new_secret
-from localqueue.stores.mongodb import said
 
 VERSION = 1
+
+#: The one document of `lq_wakes`.
+SAID = {"_id": "said"}
 
 #: How many documents stand for the ordering keys that exclude each other; those behind them for the namespaces.
 KEY_LOCKS = 1024
@@ -44,6 +46,7 @@ COLLECTIONS = (
 
 #: Name, fields and condition of each index of the messages. Only `claim`, `due` and `all` are touched by everyday work.
 CLAIM, DUE, STATE, ALL = "claim", "due", "state", "all"
+BY_KEY = "_id_"  # named, so that the server does not weigh it against others
 _MESSAGE_INDEXES: tuple[tuple[str, list[tuple[str, int]], dict[str, Any], bool], ...] = (
     (CLAIM, [("q", 1), ("s", 1), ("p", -1), ("at", 1), ("_id", 1)], {"s": 0}, False),
     (DUE, [("q", 1), ("s", 1), ("due", 1), ("_id", 1)], {"due": {"$exists": True}}, False),
@@ -77,8 +80,8 @@ def require_transactions(client: Any, url: str) -> None:
         )
 
 
-def prepare(database: Any, url: str) -> None:
-    """Make sure the database has the current schema; several processes may do so at once."""
+def version_of(database: Any, url: str) -> int:
+    """The version of the schema that a database has, 0 for none."""
     found = database.lq_schema.find_one({"_id": "version"})
     version = 0 if found is None else int(found["version"])
     if version > VERSION:
@@ -87,7 +90,12 @@ def prepare(database: Any, url: str) -> None:
             "was written by a newer localqueue, upgrade this one",
             path=url,
         )
-    if version == VERSION:
+    return version
+
+
+def prepare(database: Any, url: str) -> None:
+    """Make sure the database has the current schema; several processes may do so at once."""
+    if version_of(database, url) == VERSION:
         return
     existing = set(database.list_collection_names())
     for name in COLLECTIONS:
@@ -102,7 +110,7 @@ def prepare(database: Any, url: str) -> None:
     if missing:
         with suppress(BulkWriteError):  # another process was quicker with some
             database.lq_locks.insert_many([{"_id": lock, "n": 0} for lock in sorted(missing)], ordered=False)
-    database.lq_wakes.update_one(said.SAID, {"$setOnInsert": {"k": None}}, upsert=True)
+    database.lq_wakes.update_one(SAID, {"$setOnInsert": {"k": None}}, upsert=True)
     database.lq_schema.update_one({"_id": "version"}, {"$max": {"version": VERSION}}, upsert=True)
 
 
@@ -118,10 +126,16 @@ def _create(database: Any, name: str) -> None:
 
 def namespace(database: Any, name: str) -> tuple[int, int]:
     """Number and secret of a namespace, made on first use."""
+    known = find_namespace(database, name)
+    if known is None:
+        made = _insert_numbered(database, "lq_namespaces", {"name": name}, {"secret": Int64(new_secret())})
+        known = int(made["_id"]), int(made["secret"])
+    return known
+
+
+def find_namespace(database: Any, name: str) -> tuple[int, int] | None:
     found = database.lq_namespaces.find_one({"name": name})
-    if found is None:
-        found = _insert_numbered(database, "lq_namespaces", {"name": name}, {"secret": Int64(new_secret())})
-    return int(found["_id"]), int(found["secret"])
+    return None if found is None else (int(found["_id"]), int(found["secret"]))
 
 
 def queue(database: Any, namespace_id: int, name: str) -> int:

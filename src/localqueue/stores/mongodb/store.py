@@ -1,64 +1,124 @@
-"""`MongoDBQueueStore`: the store port on a MongoDB replica set."""
+"""`MongoDBQueueStore`: the store port on a MongoDB replica set.
+
+The hot paths are single statements (`fast.py`). Whatever is left is decided by the engine, in a transaction that is run
+again when another one was in its way. A claim is never part of a larger transaction: whatever else a commit asks for is
+committed first, and claims of many workers at the head of a queue never undo it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError, WriteError
 
 from localqueue.errors import IdTaken, QueueStoreError
-from localqueue.ids import IdRange
-from localqueue.stores.mongodb import (
-    backup,
-    hot,
-    listen,
-    maintain,
-)
-from localqueue.stores.mongodb import lease as leasing
-from localqueue.stores.mongodb import records as records_of
-from localqueue.stores.mongodb.dependencies import add_edges
-from localqueue.stores.mongodb.enqueue import enqueue
-from localqueue.stores.mongodb.keeping import KeepsJournal
-from localqueue.stores.mongodb.operating import Operates
-from localqueue.stores.mongodb.reading import Reads
-from localqueue.stores.mongodb.rows import plain
-from localqueue.stores.mongodb.settle import settle
-from localqueue.stores.mongodb.tx import Tx
+from localqueue.events.event import PRUNED, PURGED
+from localqueue.ids import IdRange, Mint
+from localqueue.stores import fork
+from localqueue.stores.engine import leases, operations
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.row import CODE, DEAD
+from localqueue.stores.engine.timers import A_CLAIM, settle_due
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.mongodb import backup, check, connection, fast, gate, schema
+from localqueue.stores.mongodb.document import RUN, TO_CLAIM, Document, plain
+from localqueue.stores.mongodb.journal import KeepsJournal
+from localqueue.stores.mongodb.notify import Ears, Notifies
+from localqueue.stores.mongodb.reads import MESSAGES
+from localqueue.stores.mongodb.rows import A_PIECE, MongoRows
+from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import (
     Changes,
     CheckReport,
     Committed,
-    Enqueued,
     Lease,
     LeaseRequest,
     Payload,
     RecordWrite,
     Settle,
     StoredMessage,
-    Waiter,
+    Transition,
 )
-from localqueue.stores.wiring import Wiring
 
 T = TypeVar("T")
 
 
-class MongoDBQueueStore(KeepsJournal, Reads, Operates):
+def _let_go(ears: Ears, server: connection.Server) -> None:
+    ears.close()
+    connection.release(server)
+
+
+class MongoDBQueueStore(KeepsJournal, Notifies):
     """MongoDB-backed queue store; needs the extra `localqueue[mongodb]` and a replica set, if only of one server.
 
     The database is the path of the url, or else `localqueue`. Every write waits for a majority of the replica set and
     its journals, so `durability="power"` asks for nothing more than `"process"`. Times are the server's; `clock`
-    replaces them for tests. `timeout` bounds each call, waiting for a primary and retries included. Safe to share
-    between threads, to open from many processes, and to carry over a fork.
+    replaces them for tests. `timeout` bounds each call, waiting for a primary and retries included. With `read_only`
+    the store is opened to look: nothing is made or changed. Safe to share between threads, to open from many processes,
+    and to carry over a fork.
 
     A commit is a transaction, and one that is too large for the server's cache is refused whole. Count 800 bytes and
-    the payload for each message: up to 7% of the cache is safe, beyond 15% it fails.
+    the payload for each message: up to 7% of the cache is safe, beyond 15% it fails. Operations on many messages at
+    once (purge, prune, cancel a run, requeue all that are dead) take several transactions: somebody who looks meanwhile
+    sees part of it done.
     """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        namespace: str = "default",
+        durability: str = "process",
+        clock: Callable[[], float] | None = None,
+        timeout: float = 15.0,
+        read_only: bool = False,
+    ) -> None:
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
+        if timeout <= 0:
+            raise ValueError(f"timeout must be positive, not {timeout!r}")
+        self._clock = clock
+        self.server = connection.acquire(url, timeout)
+        try:
+            find = self.server.find_namespace if read_only else self.server.namespace
+            self.namespace_id, secret = find(namespace)
+        except BaseException:
+            connection.release(self.server)
+            raise
+        self.ids = Mint(secret)
+        self.queue_ids: dict[str, int] = {}
+        self._queue_names: dict[int, str] = {}
+        self.followed: set[int] = set()  # messages whose acks take a transaction, as far as is known
+        self.journalled = False  # as far as is known: the server knows better, see journal.py
+        self.ears = Ears(self.server, self.namespace_id, read_only=read_only)
+        self._finalizer = weakref.finalize(self, _let_go, self.ears, self.server)
+        self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
+        fork.track(self)
+
+    def now(self) -> float:
+        return self.server.clock() if self._clock is None else self._clock()
+
+    def _require_usable(self) -> None:
+        if self.read_only:
+            self._require_writable()
+        if not self._finalizer.alive:
+            raise connection.closed(self.url)
+
+    def queue_number(self, name: str) -> int:
+        """The number of a queue, made on first use: beside a transaction, which may not be able to see it."""
+        known = self.queue_ids.get(name)
+        if known is None:
+            with self.server.call():
+                known = self._learn_queue(name, schema.queue(self.server.database, self.namespace_id, name))
+        return known
 
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
-        self._require_open()
+        self._require_usable()
         committed = self._commit(changes)
         if changes.lease is not None:
             try:
@@ -72,36 +132,24 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
     def _commit(self, changes: Changes) -> Committed:
         """Everything but the lease."""
         if not self.journalled:
-            if hot.is_simple(changes):
-                enqueued = hot.enqueue_one(self, changes.enqueue[0])
+            if fast.is_simple(changes):
+                enqueued = fast.enqueue_one(self, changes.enqueue[0])
                 if enqueued is not None:
                     return Committed([enqueued])
-            elif hot.is_acks(changes) and hot.ack_all(self, changes.settle):
+            elif fast.is_acks(changes) and fast.ack_all(self, changes.settle):
                 return Committed(settled=[True] * len(changes.settle))
         if not (changes.enqueue or changes.edges or changes.settle or changes.records or changes.topics):
             return Committed()
-
-        def work(tx: Tx) -> Committed:
-            wiring = Wiring()
-            enqueued: list[Enqueued] = []
-            if changes.enqueue or changes.topics:
-                enqueued = enqueue(tx, changes, wiring)
-            add_edges(tx, changes.edges, wiring)
-            settled = settle(tx, changes.settle, strict=changes.strict)
-            records_of.write_records(tx, changes.records)
-            return Committed(enqueued, settled)
-
-        wanted = [one.id for one in changes.settle] + [one for new in changes.enqueue for one in new.after]
-        records_only = not (changes.enqueue or changes.edges or changes.settle or changes.topics)
-        return self._write(work, None if records_only else map(self.ids.key_of, wanted))
+        without = changes if changes.lease is None else replace(changes, lease=None)
+        return self._write(lambda unit, _: apply(unit, without))
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        self._require_open()
+        self._require_usable()
         number = self.queue_number(queue)
         while not self.journalled:
             now, key = self.now(), self.ids.reserve()
             try:
-                hot.insert(self, plain(self.namespace_id, key, number, payload, codec, now))
+                fast.insert(self, plain(self.namespace_id, key, number, payload, codec, now))
             except DuplicateKeyError:  # another process minted the same key
                 continue
             except WriteError:
@@ -115,45 +163,215 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
     def put_batch(
         self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
     ) -> tuple[Sequence[str], float]:
-        def work(tx: Tx) -> tuple[range, float]:
+        self._require_usable()
+        number = self.queue_number(queue)
+
+        def put(unit: Unit, rows: MongoRows) -> tuple[range, float]:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
-            number = tx.queue_id(queue)
-            records_of.write_records(tx, records)  # first, so that a batch that is refused costs little
-            tx.insert_plain(number, keys, payloads, codec)
-            return keys, tx.now
+            rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
+            rows.insert_plain(number, keys, payloads, codec, unit.now)
+            unit.changed_queues.add(number)
+            return keys, unit.now
 
-        self._require_open()
-        self.queue_number(queue)
         while True:
             try:
-                keys, now = self._write(work)
+                keys, now = self._write(put)
                 return IdRange(self.ids, keys), now
             except IdTaken:
                 continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
-        self._require_open()
-        key, number = self.ids.key_of(message_id), self._find_queue(queue)
+        self._require_usable()
+        key, number = self.ids.key_of(message_id), self.queue_ids.get(queue) or self._find_queue(queue)
         if key is None or number is None:
             return False
-        if hot.ack_one(self, number, key, token):
+        if fast.ack_one(self, number, key, token):
             return True
-        return self._write(lambda tx: settle(tx, [Settle(queue, message_id, "ack", token)], strict=False), [key])[0]
+        acked = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
+        return self._write(lambda unit, _: apply(unit, acked)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        self._require_open()
-        queue = self._find_queue(request.queue)
+        """Claim down the ready index, after settling the timers that have passed."""
+        self._require_usable()
+        queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
         if queue is None:
             return []
-        leased = leasing.lease(self, queue, request)
-        if leased:
-            self.ears.left((request.queue,))
-        return leased
+        looks, messages = self.server.looks, list[StoredMessage]()
+        while request.limit > 0:
+            now = self.now()
+            looked = looks.wanted(queue, now)
+            more = looked and self._settle_timers(queue, request, now)
+            found = self._claim(queue, request, now)
+            if found is None:
+                return []  # paused
+            messages = found
+            if messages or (looked and not more):
+                break
+            looks.forget(queue)  # nothing is ready: look at the timers, whatever is known of them
+        if not messages:
+            return []
+        if any(message.run_id is not None for message in messages):
+            self.say([(RUN, 0)])
+        self.ears.left((request.queue,))
+        return self._with_records(request, messages) if request.ledger is not None else messages
+
+    def _settle_timers(self, queue: int, request: LeaseRequest, now: float) -> bool:
+        """Settle a bounded number of the timers that have passed; whether there may be more."""
+        with self.server.call():
+            next_due = gate.next_due(self.server, queue)
+        if next_due > now:
+            self.server.looks.looked(queue, now, next_due)
+            return False
+        row = self._queue(request.queue)
+        if row.get("paused_at") is not None or any(one["w"] == request.leased_by for one in row.get("off", ())):
+            return False
+        bound = max(A_CLAIM, request.limit)
+        return not self._write(lambda unit, _: settle_due(unit, queue, max_attempts=request.max_attempts, limit=bound))
+
+    def _claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage] | None:
+        """What was claimed; None when the queue or the worker is paused.
+
+        A transaction is needed only where a journal is kept, the leases of the worker are counted, or what is claimed
+        is acked as well: to delete it in one statement would be to pass by the barrier of a pause and the guard of the
+        journal.
+        """
+        counted = request.leased_by is not None and request.counted
+        if not (self.journalled or counted or request.consume):
+            try:
+                return fast.claim(self, queue, request, now)
+            except fast.JournalKept:
+                self.journalled = True
+
+        def claim(unit: Unit, rows: MongoRows) -> list[StoredMessage] | None:
+            messages = leases.claim(unit, queue, request)
+            return None if rows.barred else messages
+
+        return self._write(claim)
+
+    def _with_records(self, request: LeaseRequest, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """The messages with what the ledger says about their dedupe keys."""
+        keys = {one.id: f"{request.queue}:{one.dedupe_key}" for one in messages if one.dedupe_key is not None}
+        found = self.records_of(request.ledger, list(keys.values())) if keys and request.ledger is not None else {}
+        return [one._replace(record=found.get(keys.get(one.id, ""))) for one in messages]
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        self._require_open()
-        return leasing.renew(self, leases, timeout)
+        self._require_usable()
+        if not self.journalled:
+            try:
+                return fast.renew(self, leases, timeout)
+            except fast.JournalKept:
+                self.journalled = True
+        return self._write(lambda unit, rows: rows.renew(unit, leases, timeout))
+
+    def _write(self, work: Callable[[Unit, MongoRows], T]) -> T:
+        """Run work in a transaction of its own, then wake whoever waits for what it changed."""
+        self._require_usable()
+        seen = self._watched.seen
+
+        def run(session: Any) -> tuple[T, Unit, MongoRows, list[Transition]]:
+            rows = MongoRows(self, session)
+            unit = Unit(rows, self.now(), observed=seen is not None)
+            result = work(unit, rows)
+            transitions = unit.finish()
+            rows.finish(unit.now)
+            return result, unit, rows, transitions
+
+        result, unit, rows, transitions = transact(self.server, run)
+        self.journalled = rows.journalled
+        for queue, at in rows.timers.items():
+            self.server.looks.timer(queue, at)
+        if seen is not None:
+            seen += transitions
+        if unit.changed_queues:
+            self.ears.touched([self.name_of_queue(queue) for queue in unit.changed_queues])
+        if rows.told or unit.changed_runs:
+            self.say([*rows.told, *([(RUN, 0)] if unit.changed_runs else ())])
+        return result
+
+    # operations
+
+    def _in_pieces(self, work: Callable[[Unit, MongoRows, Any], tuple[int, Any]]) -> int:
+        """Run work that may take several transactions; how many messages it changed. Each piece says how many it has
+        changed and what the next one is to go on behind, None when there is no more."""
+        count, behind = 0, None
+        while True:
+            changed, behind = self._write(lambda unit, rows, behind=behind: work(unit, rows, behind))  # type: ignore[misc]
+            count += changed
+            if behind is None:
+                return count
+
+    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
+        self._require_usable()
+        number = self._find_queue(queue)
+        if number is None:
+            return 0
+        if ids is not None:
+            return self._write(lambda unit, _: operations.requeue(unit, queue, ids, delay))
+        until = self.now()
+
+        def requeue(unit: Unit, rows: MongoRows, behind: tuple[float, int] | None) -> tuple[int, Any]:
+            dead = unit.adopt(rows.ended(number, DEAD, until=until, behind=behind))
+            last = (dead[-1].ended_at, dead[-1].key) if len(dead) == A_PIECE else None
+            return operations.requeue_rows(unit, dead, delay), last
+
+        return self._in_pieces(requeue)
+
+    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        which: Document = {"s": CODE[state], "e": {"$lte": self.now() - older_than}}
+        if dry_run:
+            count = self.server.messages.count_documents
+            return self._read(queue, lambda number: int(count({"q": number, **which})), 0)
+        return self._remove(queue, which, PRUNED)
+
+    def purge(self, queue: str) -> int:
+        def last_key(number: int) -> int:
+            found = self.server.messages.find({"q": number} | MESSAGES, {"_id": 1}).sort([("_id", -1)]).limit(1)
+            return next((int(document["_id"]) for document in found), 0)
+
+        # Up to the last one, so that it comes to an end while others put.
+        last = Int64(self._read(queue, last_key, 0))
+        return self._remove(queue, {"_id": {"$gt": Int64(0), "$lte": last}}, PURGED)
+
+    def _remove(self, queue: str, which: Document, why: str) -> int:
+        self._require_usable()
+        number = self.queue_number(queue)
+
+        def remove(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
+            count = rows.remove(unit, {"q": number, **which}, why)
+            if count < A_PIECE and why == PURGED:
+                rows.clear(number)
+            return count, True if count == A_PIECE else None
+
+        return self._in_pieces(remove)
+
+    def cancel_run(self, run_id: str) -> int:
+        def cancel(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
+            return operations.cancel_run(unit, run_id), rows.more or None
+
+        return self._in_pieces(cancel)
+
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
+        return self._write(lambda _, rows: rows.subscribe(self.queue_number(topic), subscriber, wanted))
+
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
+        def pause(unit: Unit, rows: MongoRows) -> None:
+            number = self.queue_number(queue)
+            rows.pause(number, worker, unit.now if paused else None)
+            unit.changed_queues.add(number)
+            if not paused:
+                rows.told.add((TO_CLAIM, number))
+
+        self._write(pause)
+
+    def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
+        """One statement, and nothing that has to outlive a crash of the server."""
+        self._require_usable()
+        workers = self.server.database.lq_workers.with_options(write_concern=self.server.soon)
+        update = {"$set": {"last_seen": self.now()}, "$inc": {"leases": leases}}
+        number = self.queue_number(queue)
+        with self.server.call():
+            workers.update_one({"q": number, "w": worker_id}, update, upsert=True)
 
     def backup(self, path: str) -> None:
         self._require_open()
@@ -162,15 +380,25 @@ class MongoDBQueueStore(KeepsJournal, Reads, Operates):
     def check(self) -> CheckReport:
         self._require_open()
         with self.server.long_read():
-            return maintain.check(self)
+            return check.check(self)
 
-    # wake
+    # life
 
-    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
-        return listen.for_messages(self, queues, worker)
+    def close(self) -> None:
+        fork.forget(self)
+        self._finalizer()
 
-    def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
-        return listen.for_capacity(self, limits)
+    # fork: the child neither uses nor closes what it inherited
 
-    def listen_run(self, run_id: str) -> Waiter:
-        return listen.for_run(self, run_id)
+    def hold_for_fork(self) -> None:
+        connection.hold()
+
+    def go_on_after_fork(self) -> None:
+        connection.go_on()
+
+    def close_in_child(self) -> None:
+        connection.renew_in_child(self.server)
+
+    def reopen_in_child(self) -> None:
+        connection.go_on()
+        self.ears.begin()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC
 from typing import Any
@@ -20,19 +21,66 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from localqueue.errors import QueueStoreClosedError
-from localqueue.stores.mongodb import driver, schema
-from localqueue.stores.mongodb.clock import ServerClock
+from localqueue.errors import QueueStoreClosedError, QueueStoreMissingError
+from localqueue.stores.mongodb import errors, schema
 from localqueue.stores.mongodb.gate import Looks
-from localqueue.stores.mongodb.orphans import Orphans
+from localqueue.stores.mongodb.transaction import Orphans
 
 DEFAULT_DATABASE = "localqueue"
 
+_SAMPLES = 4
+_GOOD_FOR = 30.0  # seconds until the clocks are compared again
+_DRIFT = 0.5  # between the two clocks of this machine: it was suspended, or somebody set the time
 _SHORTEST_SILENCE = 5.0  # seconds; a listener is silent for some of them
 
 _servers: dict[tuple[str, float], Server] = {}
 _lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
+
+
+class ServerClock:
+    """The server's clock, as seen from here; `ask` returns the server's time in seconds.
+
+    MongoDB can not put its own time into an inserted document, so the time is known beforehand: the difference between
+    the server's clock and this machine's monotonic one, from the quickest of a few questions. The clock on this
+    machine's wall has no part in it. The answer is right to about half a round trip plus a millisecond, the server's
+    resolution; leases are fenced by their tokens and do not depend on it.
+    """
+
+    def __init__(self, ask: Callable[[], float]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._offset = 0.0
+        self._measured_at = float("-inf")
+        self._between = 0.0  # wall minus monotonic time of this machine, when the offset was measured
+
+    def __call__(self) -> float:
+        monotonic = time.monotonic()
+        if monotonic - self._measured_at > _GOOD_FOR or abs(time.time() - monotonic - self._between) > _DRIFT:
+            self._measure()
+        return time.monotonic() + self._offset
+
+    def doubt(self) -> None:
+        """Measure before the next answer: the server may be another one now."""
+        self._measured_at = float("-inf")
+
+    def _measure(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._measured_at <= 1.0 and self._holds():
+                return  # another thread has just done it
+            best = float("inf")
+            for _ in range(_SAMPLES):
+                before = time.monotonic()
+                server = self._ask()
+                after = time.monotonic()
+                if after - before < best:
+                    best = after - before
+                    self._offset = server + 0.0005 - (before + after) / 2  # the server cuts off after milliseconds
+            self._between = time.time() - time.monotonic()
+            self._measured_at = time.monotonic()
+
+    def _holds(self) -> bool:
+        return abs(time.time() - time.monotonic() - self._between) <= _DRIFT
 
 
 class _NewPrimary(TopologyListener):
@@ -59,18 +107,19 @@ class Server:
 
     def __init__(self, url: str, timeout: float) -> None:
         self.address = url
-        self.url = driver.without_password(url)
+        self.url = errors.without_password(url)
         self.timeout = timeout
         self.users = 0
         self.open()
 
     def open(self) -> None:
         self.pid = os.getpid()
+        self._prepared = False
         self.clock = ServerClock(self._ask)
         self.looks = Looks()
         self.orphans = Orphans(self)
         try:
-            with driver.translated(self.url):
+            with errors.translated(self.url):
                 self.client: Any = pymongo.MongoClient(
                     self.address,
                     serverSelectionTimeoutMS=int(self.timeout * 1000),
@@ -98,24 +147,34 @@ class Server:
         with self.call():
             return float(self.client.admin.command("hello")["localTime"].replace(tzinfo=UTC).timestamp())
 
-    def prepare(self) -> None:
+    def namespace(self, name: str) -> tuple[int, int]:
+        """Number and secret of a namespace, made on first use, with all that the database has to have."""
         with self.call():
-            schema.require_transactions(self.client, self.url)
-            schema.prepare(self.database, self.url)
+            if not self._prepared:
+                schema.require_transactions(self.client, self.url)
+                schema.prepare(self.database, self.url)
+                self._prepared = True
+            return schema.namespace(self.database, name)
+
+    def find_namespace(self, name: str) -> tuple[int, int]:
+        """The same for one who only looks, and makes nothing."""
+        with self.call():
+            version = schema.version_of(self.database, self.url)
+            found = schema.find_namespace(self.database, name) if version else None
+        if found is None:
+            what = f"namespace {name!r} in the store" if version else "store"
+            raise QueueStoreMissingError(f"there is no {what} at {self.url!r}", path=self.url)
+        return found
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """For what goes to the server: it ends within the timeout, and its errors are ours."""
-        with driver.translated(self.url), pymongo.timeout(self.timeout):
+        with errors.translated(self.url), pymongo.timeout(self.timeout):
             yield
 
     def long_read(self) -> AbstractContextManager[None]:
         """For a read that may take longer than the timeout, as long as the server keeps answering."""
-        return driver.translated(self.url)
-
-    def deadline(self) -> Any:
-        """The same for a caller who tells errors apart himself."""
-        return pymongo.timeout(self.timeout)
+        return errors.translated(self.url)
 
     def in_snapshot(self, collection: Any) -> Any:
         """The collection, read at one moment however long that takes."""
@@ -131,13 +190,7 @@ def acquire(url: str, timeout: float) -> Server:
     with _lock:
         server = _servers.get((url, timeout))
         if server is None:
-            server = Server(url, timeout)
-            try:
-                server.prepare()
-            except BaseException:
-                server.close()
-                raise
-            _servers[url, timeout] = server
+            server = _servers[url, timeout] = Server(url, timeout)
         server.users += 1
         return server
 

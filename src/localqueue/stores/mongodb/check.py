@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
 
-from localqueue.stores.mongodb.rows import BLOCKED, DEAD, DELAYED, HEADS, INFLIGHT, LIVE, READY, WAITING
+from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING
+from localqueue.stores.mongodb.document import HEADS, LIVE, WITHOUT_CONTENT
 from localqueue.stores.port import CheckReport
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
 
 _MOST_PROBLEMS = 20
-_SHOWN = {"b": 0, "hd": 0, "co": 0, "h": 0}
 
 
 def check(store: MongoDBQueueStore) -> CheckReport:
@@ -31,7 +31,7 @@ def check(store: MongoDBQueueStore) -> CheckReport:
         waiting: dict[int, int] = {}
         for queue in queues:
             query = {"q": queue, "_id": {"$gt": Int64(0)}}
-            for row in server.messages.find(query, _SHOWN, session=session):
+            for row in server.messages.find(query, WITHOUT_CONTENT, session=session):
                 problems += _problems_of(row, store.namespace_id, runs)
                 key = (row["q"], row.get("ok", ""))
                 if "ok" in row and row["s"] in HEADS:

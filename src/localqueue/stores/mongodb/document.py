@@ -1,0 +1,145 @@
+"""A message as a document, as a row that the engine decides about, and as the port shows it.
+
+The fields of a document; those that are None are left out:
+
+    _id  key          n   namespace     q   queue         s   state         p   priority      a   attempts
+    c    created_at   at  available_at  due next timer    x   expires_at    e   ended_at      b   payload
+    co   codec        hd  headers       dk  dedupe key    u   the same while it is live        ok  ordering key
+    r    run          w   waiting on    dep dependents    la  leased_at     lb  leased_by     m   most attempts
+    fg   forgiven     er  last error    ft  failed_at     h   finished attempts
+    st   the claim that leased it, where several were claimed at once
+    k    what listeners are to hear                       j   1: written by a transaction that keeps a journal
+
+What listeners hear (`k`, also of the one document of `lq_wakes`): `c` is the channel, `ready:<namespace>` for messages
+that can be claimed, `room:<namespace>` for those that left the ready ones, `run:<namespace>` for changes of a run. `q`
+is the queue. `t` makes it differ from what was said before, because the server tells of fields that changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bson.int64 import Int64
+
+from localqueue.ids import Mint
+from localqueue.stores import rules
+from localqueue.stores.engine.port import Insert
+from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING, Row, from_json, to_json
+from localqueue.stores.port import STATES, NewMessage, Payload, StoredMessage
+from localqueue.stores.rules import Attempt
+
+Document = dict[str, Any]
+
+LIVE = [READY, DELAYED, INFLIGHT, WAITING, BLOCKED]
+HEADS = [READY, DELAYED, INFLIGHT]
+
+#: Everything but the content, for a transaction that only moves the message.
+WITHOUT_CONTENT = {"b": 0, "hd": 0, "co": 0, "h": 0}
+
+#: The channels of listeners.
+TO_CLAIM, ROOM, RUN = "ready", "room", "run"
+
+
+def row_of(document: Document) -> Row:
+    get, state = document.get, document["s"]
+    return Row(
+        document["_id"], document["q"], state, document["p"], document["c"], document["at"], document["a"], get("x"),
+        get("e"), get("due") if state == INFLIGHT else None, get("la"), get("lb"), get("m"), get("fg", 0), get("w", 0),
+        get("dep", 0), 0, get("r"), get("ok"), get("dk"), get("er"), get("ft"),
+    )  # fmt: skip
+
+
+def fields_of(row: Row) -> Document:
+    """What can change of a message, without what is absent."""
+    fields: Document = {"s": row.state, "a": row.attempts, "at": row.available_at}
+    for name, value in (
+        ("due", row.due_at), ("e", row.ended_at), ("x", row.expires_at), ("la", row.leased_at), ("lb", row.leased_by),
+        ("m", row.most), ("er", row.last_error), ("ft", row.failed_at),
+    ):  # fmt: skip
+        if value is not None:
+            fields[name] = value
+    for name, count in (("fg", row.forgiven), ("w", row.waiting_on), ("dep", row.dependents)):
+        if count:
+            fields[name] = count
+    if row.dedupe_key is not None and row.state < DEAD:
+        fields["u"] = row.dedupe_key
+    return fields
+
+
+def new_document(namespace: int, insert: Insert) -> Document:
+    row, message = insert
+    document: Document = {"_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at}
+    document |= fields_of(row)
+    document["b"] = message.payload
+    keys = ("dk", row.dedupe_key), ("ok", row.ordering_key), ("r", row.run)
+    for name, value in (("co", message.codec), ("hd", message.headers), *keys):
+        if value is not None:
+            document[name] = value
+    if message.past is not None and (attempts := rules.attempts_of(message.past.history)):
+        document["h"] = [attempt_values(one) for one in attempts]
+    return document
+
+
+def attempt_values(attempt: Attempt) -> list[Any]:
+    return [*attempt[:5], to_json(attempt.error)]
+
+
+def _attempt_of(attempt: int, event: str, at: float, since: float | None, by: str | None, error: str | None) -> Attempt:
+    return Attempt(attempt, event, at, since, by, from_json(error))
+
+
+def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | None, now: float) -> Document:
+    """The document of a message without options."""
+    document = {
+        "_id": Int64(key), "n": namespace, "q": queue, "s": READY, "p": 0, "a": 0, "c": now, "at": now, "b": payload,
+    }  # fmt: skip
+    if codec is not None:
+        document["co"] = codec
+    return document
+
+
+def simple(namespace: int, key: int, queue: int, state: int, message: NewMessage, now: float) -> Document:
+    """The document of a new message that nothing but its keys and times decide about."""
+    document = plain(namespace, key, queue, message.payload, message.codec, now)
+    at, expires_at = now + message.delay, None if message.ttl is None else now + message.ttl
+    document["s"], document["p"], document["at"] = state, message.priority, at
+    if expires_at is not None:
+        document["x"] = expires_at
+    due = rules.due_at(STATES[state], available_at=at, expires_at=expires_at)
+    if due is not None:
+        document["due"] = due
+    if message.dedupe_key is not None:
+        document["dk"] = document["u"] = message.dedupe_key
+    if message.ordering_key is not None:
+        document["ok"] = message.ordering_key
+    if message.headers is not None:
+        document["hd"] = message.headers
+    return document
+
+
+def stored_message(ids: Mint, document: Document, queue: str) -> StoredMessage:
+    """A whole document as the port shows it."""
+    get = document.get
+    state, attempts = document["s"], document["a"]
+    leased_at, leased_by = get("la"), get("lb")
+    finished = [_attempt_of(*one) for one in document["h"]] if "h" in document else ()
+    return StoredMessage(
+        ids.id_of(document["_id"]), queue, STATES[state], document["b"], get("co"), document["p"], attempts,
+        document["c"], document["at"], get("due") if state == INFLIGHT else None, leased_by,
+        from_json(get("er")), get("ft"), get("dk"), get("ok"), get("x"), get("r"), get("hd"),
+        get("w", 0), rules.history(finished, attempts=attempts, leased_at=leased_at, leased_by=leased_by),
+        get("fg", 0),
+    )  # fmt: skip
+
+
+def channel(kind: str, namespace: int) -> str:
+    return f"{kind}:{namespace}"
+
+
+def say(kind: str, namespace: int, queue: int, stamp: int) -> Document:
+    return {"c": channel(kind, namespace), "q": queue, "t": Int64(stamp)}
+
+
+def say_new(namespace: int, queue: int) -> Document:
+    """Of a new message: nothing was said before."""
+    return {"c": channel(TO_CLAIM, namespace), "q": queue}

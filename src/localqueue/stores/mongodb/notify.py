@@ -1,0 +1,261 @@
+"""Waking those who wait: what a blocked caller looks at, and the change stream that tells it to look again.
+
+One stream serves all stores of this process on one database. A message tells of itself: whoever inserts one, makes one
+ready or takes one away writes the field `k` (document.py), and the stream asks for nothing else of it. What no message
+can tell (a deleted one, a resumed queue, a change of a run) is said in the one document of `lq_wakes`, after the commit
+and without waiting for it. The server sends what is said on the channels that somebody here waits for, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from bson.objectid import ObjectId
+from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from localqueue.stores import rules
+from localqueue.stores.engine.row import BLOCKED, READY
+from localqueue.stores.listener import Listener
+from localqueue.stores.mongodb import errors, gate
+from localqueue.stores.mongodb.connection import Server, closed
+from localqueue.stores.mongodb.document import ROOM, RUN, TO_CLAIM, Document, channel, say
+from localqueue.stores.mongodb.reads import Reads
+from localqueue.stores.mongodb.schema import SAID
+from localqueue.stores.wake import StoreWaiter, Wake
+
+_RUNS = object()
+_LOOK_EVERY = 0.1  # seconds, while nothing tells
+_TELL_WITHIN = 0.5  # seconds: whoever waits looks again by himself after a second
+_AWAIT_MS = 1000
+_HISTORY_LOST = (136, 234, 280, 286)
+_ANSWER_WITHIN = 5.0
+_INSERTED, _UPDATED = "fullDocument.k", "updateDescription.updatedFields.k"
+
+
+class Ears:
+    """The wakes of one store, one for each kind of channel; the process's listener starts with the first waiter.
+
+    A store that only looks does without: a listener says something now and then, to hear whether it still hears.
+    """
+
+    def __init__(self, server: Server, namespace: int, *, read_only: bool = False) -> None:
+        self._server = server
+        self._namespace = namespace
+        self._read_only = read_only
+        self._closed = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Also in a forked child, where nothing of this runs yet."""
+        self._lock = threading.Lock()
+        self._listener: ChangeListener | None = None
+        self._listening: set[str] = set()
+        self.wakes = {kind: Wake(None, self._catch_up) for kind in (TO_CLAIM, ROOM, RUN)}
+
+    def _catch_up(self) -> float:
+        listener = self._listener
+        return _LOOK_EVERY if listener is None else listener.catch_up()
+
+    def touched(self, names: Sequence[Hashable]) -> None:
+        """A commit of this store changed these queues."""
+        self.wakes[TO_CLAIM].touched(names)
+        self.left(names)
+
+    def left(self, names: Sequence[Hashable]) -> None:
+        """Messages left these queues, and nothing came."""
+        self.wakes[ROOM].touched(names)
+        self.wakes[RUN].touched((_RUNS,))
+
+    def open(self, kind: str) -> Wake:
+        """The wake of a kind, once the server tells of it."""
+        wake = self.wakes[kind]
+        server = self._server
+        with self._lock:
+            if self._closed:
+                raise closed(server.url)
+            if kind not in self._listening and not self._read_only:
+                if self._listener is None:
+                    key = (ChangeListener, id(server))
+                    self._listener = ChangeListener.share(key, lambda: ChangeListener(server))
+                self._listener.add(channel(kind, self._namespace), wake)
+                self._listening.add(kind)
+        return wake
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            listener, self._listener = self._listener, None
+            kinds, self._listening = self._listening, set()
+        if listener is not None:
+            for kind in kinds:
+                listener.remove(channel(kind, self._namespace), self.wakes[kind])
+            listener.release()
+        for wake in self.wakes.values():
+            wake.stir()
+
+
+class Notifies(Reads):
+    """The listening part of the port, and telling others."""
+
+    ears: Ears
+
+    def say(self, what: Iterable[tuple[str, int]]) -> None:
+        """Tell listeners of other processes what no message tells them. What is lost costs them time only."""
+        soon = self.server.database.lq_wakes.with_options(write_concern=self.server.soon)
+        until = time.monotonic() + _TELL_WITHIN
+        for kind, queue in what:
+            told = say(kind, self.namespace_id, queue, self.ids.reserve())
+            with suppress(PyMongoError), errors.deadline(until):
+                soon.update_one(SAID, {"$set": {"k": told}})
+
+    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> StoreWaiter:
+        def check() -> tuple[bool, float]:
+            self._require_open()
+            now, next_due = self.now(), rules.NEVER
+            for name in queues:
+                queue = self._find_queue(name)
+                if queue is None:
+                    continue
+                with self.server.call():
+                    found = gate.look(self.server, queue, worker)
+                if found.paused:
+                    continue
+                self.server.looks.looked(queue, now, found.due)
+                if found.ready or found.due <= now:
+                    return True, 0.0
+                next_due = min(next_due, found.due)
+            return False, next_due - now
+
+        return self._waiter(TO_CLAIM, tuple(queues), check)
+
+    def listen_capacity(self, limits: Mapping[str, int]) -> StoreWaiter:
+        def check() -> tuple[bool, float]:
+            full = [name for name, maxsize in limits.items() if self.load(name) >= maxsize]
+            now = self.now()
+            next_due = min((self._next_expiry(name, now) for name in full), default=rules.NEVER)
+            return not full, next_due - now
+
+        return self._waiter(ROOM, tuple(limits), check)
+
+    def _next_expiry(self, queue: str, now: float) -> float:
+        """When the next message that counts against capacity reaches the end of its life."""
+
+        def work(number: int) -> float:
+            query = {"q": number, "s": {"$in": [READY, BLOCKED]}, "due": {"$gt": now}}
+            found = self.server.messages.find(query, {"due": 1}).sort([("due", 1), ("_id", 1)]).limit(1)
+            return next((float(one["due"]) for one in found), rules.NEVER)
+
+        return self._read(queue, work, rules.NEVER)
+
+    def listen_run(self, run_id: str) -> StoreWaiter:
+        seen = [self.run(run_id)]
+
+        def check() -> tuple[bool, float]:
+            now = self.run(run_id)
+            changed, seen[0] = now != seen[0], now
+            return changed, rules.NEVER
+
+        return self._waiter(RUN, (_RUNS,), check)
+
+    def _waiter(self, kind: str, names: tuple[Hashable, ...], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
+        self._require_open()
+        return StoreWaiter(self.ears.open(kind), names, check)
+
+
+class ChangeListener(Listener):
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+        self._me = str(ObjectId())  # a channel of its own, for nudges and probes
+        self._stream: Any = None
+        self._token: Any = None
+        self._names: dict[int, str] = {}
+        self._answered = 0
+        self._asked = 0
+
+    def connect(self) -> None:
+        self._server.client.admin.command("ping")
+
+    def subscribe(self, channels: Iterable[str]) -> None:
+        self._close()
+        wanted = [*channels, self._me]
+        try:
+            self._open(wanted)
+        except OperationFailure as error:
+            if error.code not in _HISTORY_LOST:
+                raise
+            self._token = None  # the server has forgotten where we were; everybody looks again after this
+            self._open(wanted)
+
+    def _open(self, channels: list[str]) -> None:
+        heard = [
+            {"operationType": "insert", f"{_INSERTED}.c": {"$in": channels}},
+            {"operationType": "update", f"{_UPDATED}.c": {"$in": channels}},
+        ]
+        shown = {"k": {"$ifNull": [f"${_INSERTED}", f"${_UPDATED}"]}}
+        database = self._server.database.with_options(read_concern=ReadConcern("majority"))
+        self._stream = database.watch(
+            [{"$match": {"$or": heard}}, {"$project": shown}], max_await_time_ms=_AWAIT_MS, start_after=self._token
+        )
+
+    def hear(self, timeout: float) -> list[tuple[str, list[str] | None]]:
+        until = time.monotonic() + timeout
+        while True:
+            event = self._stream.try_next()
+            self._token = self._stream.resume_token
+            if event is not None:
+                found = self._understood(event["k"])
+                if found or self._wanted.is_set():
+                    return found
+            elif time.monotonic() >= until:
+                return []
+            if self._stopped.is_set() or self._wanted.is_set() or not self._stream.alive:
+                return []
+
+    def _understood(self, heard: Document) -> list[tuple[str, list[str] | None]]:
+        place, queue = heard["c"], heard["q"]
+        if place == self._me:
+            self._answered = max(self._answered, queue)
+            return []
+        if place.startswith(RUN):
+            return [(place, None)]
+        if queue not in self._names:
+            found = self._server.queues.find_one({"_id": queue}, {"name": 1})
+            if found is None:
+                return []
+            self._names[queue] = found["name"]
+        return [(place, [self._names[queue]])]
+
+    def probe(self) -> None:
+        """Say something to itself, and hear it."""
+        self._asked += 1
+        self._say_to_myself()
+        until = time.monotonic() + _ANSWER_WITHIN
+        while self._answered < self._asked and not self._stopped.is_set():
+            if time.monotonic() >= until:
+                raise TimeoutError("the change stream does not deliver")
+            for heard, queues in self.hear(0.0):
+                self._tell(heard, queues)
+
+    def nudge(self) -> None:
+        with suppress(PyMongoError):
+            self._say_to_myself()
+
+    def _say_to_myself(self) -> None:
+        now = {"c": self._me, "q": self._asked, "t": ObjectId()}
+        soon = self._server.database.lq_wakes.with_options(write_concern=self._server.soon)
+        soon.update_one(SAID, {"$set": {"k": now}})
+
+    def disconnect(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            with suppress(Exception):
+                stream.close()
