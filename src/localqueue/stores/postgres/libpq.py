@@ -1,0 +1,255 @@
+"""Talking to the server with libpq itself: waiting for it, but not for ever, and the statements of the fast paths.
+
+When the network swallows everything nobody says that anything is wrong: libpq would wait for an answer until the system
+gives the connection up, which may be never. So every wait is for so many seconds of silence. Then the server is asked,
+on another connection, whether it is still at work on our statement, which may be a long one. If it is not, or can not
+be asked, the connection is cut, and the call fails as it does with a connection that was lost.
+
+A cursor of the driver finds out for every call what kinds of values it got and how to send them. A `Quick` statement
+knows both beforehand, which saves as much time as the server needs for a small statement. Its values are in
+PostgreSQL's binary form: numbers in network order, text and bytea as they are, None as NULL.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from localqueue.stores.postgres import errors
+
+#: A statement may wait as long as `timeout` for a lock; only what comes on top of that is silence.
+_BEYOND_LOCKS = 3.0
+_ASKING = 3.0
+_LONGEST = 1_000_000.0
+
+#: Not one whose answer is on the way to us, or that waits for us: what it says, or what we said, was lost.
+_AT_WORK = (
+    "SELECT 1 FROM pg_catalog.pg_stat_activity "
+    "WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"
+)
+
+_BAD = 1  # libpq's state of a connection that is gone
+_EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}  # of the driver's Wait.R, W and RW
+
+
+def patience_of(timeout: float) -> float:
+    """How many seconds of silence are too many for a store with that `timeout`."""
+    return min(timeout + _BEYOND_LOCKS, _LONGEST)
+
+
+@cache
+def connection_class() -> Any:
+    """The driver's connection, with a wait of ours in all that its cursors do."""
+    psycopg = errors.load()
+
+    class Connection(psycopg.Connection):  # type: ignore[misc, name-defined]
+        patience = _LONGEST
+        ask_at: str | None = None  # where to ask whether the server is still at work; nowhere behind a pooler
+
+        def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+            poll, last, pgconn = select.poll(), None, self.pgconn
+            fileno = pgconn.socket
+            try:
+                wanted = next(gen)
+                while True:
+                    if wanted != last:
+                        poll.register(fileno, _EVENTS[wanted])
+                        last = wanted
+                    # A socket that libpq has closed is not looked at: the driver finds out when it reads.
+                    found = select.POLLIN if pgconn.status == _BAD else self.wait_until(poll)
+                    # An error or the other end's going away shows when it is read.
+                    ready = (1 if found & ~select.POLLOUT else 0) | (2 if found & select.POLLOUT else 0)
+                    wanted = gen.send(ready & wanted or wanted)
+            except StopIteration as end:
+                return end.value
+            except BaseException:
+                with suppress(Exception):  # what it does at its end fails too, and nobody else would be told
+                    gen.close()
+                raise
+
+        def wait_until(self, poll: Any) -> int:
+            """Until there is something on the socket; raises `OperationalError` when the server is silent."""
+            while True:
+                found = poll.poll(self.patience * 1000)
+                if found:
+                    return int(found[0][1])
+                if not self._at_work():
+                    self.cut()
+                    raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
+
+        def answers_within(self, seconds: float) -> bool:
+            usual = self.patience, self.ask_at
+            self.patience, self.ask_at = seconds, None
+            try:
+                self.execute("SELECT 1")
+            finally:
+                self.patience, self.ask_at = usual
+            return True
+
+        def _at_work(self) -> bool:
+            if self.ask_at is None:
+                return False
+            with suppress(psycopg.Error), connect(self.ask_at, patience=_ASKING, connect_timeout=int(_ASKING)) as other:
+                return other.execute(_AT_WORK, (self.info.backend_pid,)).fetchone() is not None
+            return False
+
+        def cut(self) -> None:
+            """Have everything that is still done with the connection fail at once, the goodbye included."""
+            with suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+
+    return Connection
+
+
+def connect(info: str, *, patience: float, ask_at: str | None = None, **options: Any) -> Any:
+    """A connection whose statements are transactions of their own unless one is begun."""
+    kind = connection_class()
+    connection = kind.connect(info, autocommit=True, cursor_factory=errors.load().RawCursor, **options)
+    connection.patience = patience
+    connection.ask_at = ask_at
+    return connection
+
+
+def answer(connection: Any, poll: Any) -> Any:
+    """The last result of what was sent with libpq itself; `poll` looks at what comes on the connection."""
+    pgconn = connection.pgconn
+    while pgconn.flush():
+        _wait_to_send(connection)
+    found = None
+    while True:
+        while pgconn.is_busy():
+            connection.wait_until(poll)
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            return found
+        found = result
+
+
+def _wait_to_send(connection: Any) -> None:
+    """Until more of a large value can be sent; what the server says meanwhile is taken in."""
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN | select.POLLOUT)
+    if connection.wait_until(poll) & ~select.POLLOUT:
+        connection.pgconn.consume_input()
+
+
+int2 = struct.Struct(">h").pack
+int4 = struct.Struct(">i").pack
+int8 = struct.Struct(">q").pack
+float8 = struct.Struct(">d").pack
+as_float8 = struct.Struct(">d").unpack
+
+_NULL = int4(-1)
+TRUE, FALSE = b"\x01", b"\x00"
+
+_NOT_PREPARED = "26000"
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_BINARY = 1
+
+
+def float8_or_none(value: float | None) -> bytes | None:
+    return None if value is None else float8(value)
+
+
+def int4_or_none(value: int | None) -> bytes | None:
+    return None if value is None else int4(value)
+
+
+_INT4, _INT8, _BYTEA = 23, 20, 17  # numbers of types
+
+
+def _array(kind: int, count: int, items: bytes, *, nulls: bool = False) -> bytes:
+    if not count:
+        return struct.pack(">iii", 0, 0, kind)
+    return struct.pack(">iiiii", 1, nulls, kind, count, 1) + items
+
+
+def int4_array(values: Sequence[int]) -> bytes:
+    return _array(_INT4, len(values), b"".join([int4(4) + int4(value) for value in values]))
+
+
+def int8_array(values: Sequence[int | None]) -> bytes:
+    items = [_NULL if value is None else int4(8) + int8(value) for value in values]
+    return _array(_INT8, len(values), b"".join(items), nulls=None in values)
+
+
+def bytea_array(values: Sequence[bytes | None]) -> bytes:
+    items = [_NULL if value is None else int4(len(value)) + value for value in values]
+    return _array(_BYTEA, len(values), b"".join(items), nulls=None in values)
+
+
+class Link:
+    """A connection, with what polls its socket and what it knows of the statements that run on it."""
+
+    __slots__ = ("connection", "idle_since", "loaders", "pgconn", "poll", "prepared")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.pgconn = connection.pgconn
+        self.poll = select.poll()
+        self.poll.register(connection.fileno(), select.POLLIN)
+        self.prepared: set[bytes] = set()
+        self.loaders: dict[bytes, Any] = {}
+        self.idle_since = 0.0
+
+
+class Quick:
+    """One statement, prepared on each connection on first use unless a pooler is in between."""
+
+    def __init__(self, name: str, statement: str, *, pooled: bool) -> None:
+        self._name = b"lq_" + name.encode()
+        self._statement = statement.encode()
+        self._pooled = pooled
+        self._formats = [_BINARY] * 32
+
+    def run(self, link: Link, values: Sequence[bytes | None]) -> Any:
+        """Send the statement and wait for its result."""
+        try:
+            return self._run(link, values)
+        except Exception as error:
+            if errors.sqlstate(error) != _NOT_PREPARED:
+                raise
+            link.prepared.clear()  # the driver forgets all prepared statements after some commands
+            return self._run(link, values)
+
+    def _run(self, link: Link, values: Sequence[bytes | None]) -> Any:
+        pgconn, name = link.pgconn, self._name
+        formats = self._formats[: len(values)]
+        if self._pooled:
+            pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
+        else:
+            if name not in link.prepared:
+                pgconn.send_prepare(name, self._statement)
+                _checked(link, answer(link.connection, link.poll))
+                link.prepared.add(name)
+            pgconn.send_query_prepared(name, values, formats, _BINARY)
+        return _checked(link, answer(link.connection, link.poll))
+
+    def rows(self, link: Link, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
+        """The rows of the result, with the driver's own conversion."""
+        result = self.run(link, values)
+        loader = link.loaders.get(self._name)
+        if loader is None:
+            loader = link.loaders[self._name] = errors.load().adapt.Transformer(link.connection)
+            loader.set_pgresult(result)
+        else:
+            loader.set_pgresult(result, set_loaders=False)
+        rows: list[tuple[Any, ...]] = loader.load_rows(0, result.ntuples, tuple)
+        loader.set_pgresult(None, set_loaders=False)
+        return rows
+
+
+def _checked(link: Link, result: Any) -> Any:
+    if result is not None and result.status in (_TUPLES_OK, _COMMAND_OK):
+        return result
+    psycopg = errors.load()
+    if result is None or link.pgconn.status == _BAD:
+        raise psycopg.OperationalError(link.pgconn.error_message.decode("utf-8", "replace") or "the connection is lost")
+    raise psycopg.errors.error_from_result(result)
