@@ -42,9 +42,11 @@ class _Reading:
         self._ids = store.ids
 
     def archive(self) -> Archive:
+        name = self._store.namespace.encode()
+        _, secret = self._execute(self._store.sql.FIND_NAMESPACE, (name,)).fetchone()
         return Archive(
             namespace=self._store.namespace,
-            secret=self._ids.secret,
+            secret=secret,
             queues=self._queues(),
             runs=self._runs(),
             messages=self._messages(),

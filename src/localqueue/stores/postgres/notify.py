@@ -1,7 +1,7 @@
 """Waking those who wait: NOTIFY, the connection that hears it, and what a blocked caller looks at.
 
-A queue or a run is told of by a few characters that stand for its name. Two names with the same token cost a look at the
-store and nothing else.
+A queue or a run is told of by a few characters that stand for its name. Two names with the same token cost a look at
+the store and nothing else.
 """
 
 from __future__ import annotations

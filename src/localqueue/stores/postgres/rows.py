@@ -54,7 +54,8 @@ class Anew(Exception):
 def row_of(found: Sequence[Any]) -> Row:
     """A row of `row.sql`."""
     (key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, until, since, by, most,
-     forgiven, waiting_on, dependents, history, run, ordering_key, dedupe_key, last_error, failed_at) = found  # fmt: skip
+     forgiven, waiting_on, dependents, history, run, ordering_key, dedupe_key, last_error,
+     failed_at) = found  # fmt: skip
     return Row(
         key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, until, since,
         None if by is None else by.decode(), most, forgiven, waiting_on, int(dependents), history, run,

@@ -178,7 +178,8 @@ def look(connection: Any, sql: Statements, name: str) -> Found:
         *seen, version, row, secret = connection.execute(sql.OPENING, (name.encode(),)).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         seen, version, row = list(connection.execute(sql.SETTINGS).fetchone()), 0, None
-    return Found(*seen, version, None if row is None else (int(row), int(secret)))
+    standby, fsync, commit, as_asked = seen
+    return Found(standby, fsync, commit, as_asked, version, None if row is None else (int(row), int(secret)))
 
 
 def require_writable(found: Found, url: str) -> None:
@@ -219,8 +220,8 @@ def require_there(found: Found, sql: Statements, name: str, url: str) -> tuple[i
         raise QueueStoreMissingError(f"there is no namespace {name!r} in the store at {url!r}", path=url)
     if found.version < latest():
         raise QueueStoreVersionError(
-            f"the database at {url!r} has version {found.version} of the queues' schema {sql.schema!r} and this release "
-            f"reads {latest()}; open it once without read_only=True, which brings it up to date",
+            f"the database at {url!r} has version {found.version} of the queues' schema {sql.schema!r} and this "
+            f"release reads {latest()}; open it once without read_only=True, which brings it up to date",
             path=url,
         )
     return found.namespace
