@@ -7,7 +7,6 @@ which the engine decides.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from localqueue.ids import IdRange
 from localqueue.stores import rules
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
-from localqueue.stores.engine.row import CODE
+from localqueue.stores.engine.row import CODE, READY
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
     STATES,
@@ -36,16 +35,14 @@ from localqueue.stores.postgres.libpq import (
     FALSE,
     TRUE,
     Quick,
+    array,
     as_float8,
-    bytea_array,
     float8,
     float8_or_none,
     int2,
     int4,
-    int4_array,
     int4_or_none,
     int8,
-    int8_array,
 )
 from localqueue.stores.postgres.notify import Notifies, queue_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload
@@ -55,9 +52,6 @@ T = TypeVar("T")
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
 _NO_CLAIM = LeaseRequest("", 0)
-_HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
-_TRAILER = b"\xff\xff"
-_A_PIECE = 1 << 18
 
 
 def is_put(changes: Changes) -> bool:
@@ -273,7 +267,10 @@ class FastPaths(Notifies):
             rows.named.add(mark)
             if records:
                 rows.write_records(records, unit.now)
-            rows.copy(self.sql.COPY_BATCH, lambda copy: _write_plain(copy.write, queue, keys, pairs, codec, unit.now))
+            same = {"queue": queue, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
+            columns = {name: [value] * len(pairs) for name, value in same.items()}
+            payloads, are_text = zip(*pairs, strict=True)
+            rows.copy(columns | {"key": keys, "payload": payloads, "is_text": are_text})
             return unit.now
 
         return self._write(work)
@@ -429,13 +426,13 @@ class FastPaths(Notifies):
         acks = sorted([(key_of(one.id) or 0, one.token or 0) for one in changes.settle])
         records = changes.records
         return (
-            int8_array([key for key, _ in acks]),
-            int4_array([token for _, token in acks]),
-            bytea_array([raw(one.kind) for one in records]),
-            bytea_array([raw(one.key) for one in records]),
-            bytea_array([one.value for one in records]),
-            int8_array(versions),
-            int8_array([one.expect for one in records]),
+            array("int8", [key for key, _ in acks]),
+            array("int4", [token for _, token in acks]),
+            array("bytea", [raw(one.kind) for one in records]),
+            array("bytea", [raw(one.key) for one in records]),
+            array("bytea", [one.value for one in records]),
+            array("int8", versions),
+            array("int8", [one.expect for one in records]),
             float8_or_none(self._given_now()),
             int4(queue),
             int4(request.limit),
@@ -464,25 +461,3 @@ def _is_born_expired(message: NewMessage) -> bool:
 
 def _place_in_line(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return -row[5], row[8], row[0]
-
-
-def _write_plain(
-    write: Callable[[bytes], object],
-    queue: int,
-    keys: range,
-    pairs: Sequence[tuple[bytes, bool]],
-    codec: str | None,
-    now: float,
-) -> None:
-    """The rows in COPY's binary format: a count of columns, and each column behind its length."""
-    row = struct.Struct(">hiqiiihididi").pack
-    name = b"\xff\xff\xff\xff" if codec is None else struct.pack(">i", len(codec.encode())) + codec.encode()
-    text, binary = b"\x00\x00\x00\x01\x01" + name, b"\x00\x00\x00\x01\x00" + name
-    pieces, size = [_HEADER], 0
-    for key, (payload, is_text) in zip(keys, pairs, strict=True):
-        pieces += (row(8, 8, key, 4, queue, 2, 0, 8, now, 8, now, len(payload)), payload, text if is_text else binary)
-        size += len(payload)
-        if size > _A_PIECE or len(pieces) > 3000:
-            write(b"".join(pieces))
-            pieces, size = [], 0
-    write(b"".join([*pieces, _TRAILER]))

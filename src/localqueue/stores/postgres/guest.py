@@ -18,6 +18,7 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Changes, Committed, Enqueued
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.fast import is_put, landing, plain_values, queues_of
+from localqueue.stores.postgres.libpq import Packed, packed_dumper
 from localqueue.stores.postgres.notify import queue_token, said
 from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
 
@@ -68,7 +69,9 @@ class _Borrowed:
         return self.cursor().execute(statement, parameters, binary=binary, prepare=False)
 
     def cursor(self) -> Any:
-        return self._cursor(self._connection, row_factory=self._rows)
+        cursor = self._cursor(self._connection, row_factory=self._rows)
+        cursor.adapters.register_dumper(Packed, packed_dumper())
+        return cursor
 
     def pipeline(self) -> AbstractContextManager[None]:
         """None: an error in it would end the savepoint of a user's pipeline too."""

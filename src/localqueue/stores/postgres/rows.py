@@ -9,7 +9,7 @@ What is written is sent with the next question, or with the commit, in one round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from localqueue.stores.engine.row import BLOCKED, Row, to_json
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
 from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.notify import queue_token, run_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload, stored_message
 
@@ -32,11 +33,21 @@ if TYPE_CHECKING:
 #: From how many messages on COPY is faster than one INSERT.
 COPY_FROM = 200
 
-_COPIED = (
-    *("int8", "int4", "int2", "int8", "float8", "float8", "bytea", "bool", "text", "bytea", "float8", "float8"),
-    *("float8", "int4", "bool", "int4", "bytea", "bytea", "int4", "int4", "int4", "text", "float8"),
-)
 _FIELDS = 22  # of a row
+
+# The types of the columns of statements that take many rows.
+_MESSAGES = {
+    "key": "int8", "queue": "int4", "state": "int2", "priority": "int8", "created_at": "float8",
+    "available_at": "float8", "payload": "bytea", "is_text": "bool", "codec": "text", "headers": "bytea",
+    "due_at": "float8", "ended_at": "float8", "expires_at": "float8", "waiting_on": "int4", "dependents": "bool",
+    "run": "int4", "ordering_key": "bytea", "dedupe_key": "bytea", "attempts": "int4", "forgiven": "int4",
+    "history": "int4", "last_error": "text", "failed_at": "float8",
+}  # fmt: skip
+_UPDATES = (
+    *("int8", "int2", "float8", "float8", "float8", "float8", "int4", "bool", "int4", "int4", "text", "float8"),
+)
+_ATTEMPTS = ("int8", "int4", "int4", "text", "float8", "float8", "bytea", "text")
+_RECORDS = ("bytea", "bytea", "bytea", "int8", "int8")
 
 
 class Anew(Exception):
@@ -124,12 +135,16 @@ class PostgresRows:
         """Several statements without parameters."""
         self._connection.execute(script)
 
-    def copy(self, statement: str, write: Callable[[Any], None]) -> None:
+    def copy(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Insert messages by COPY, given by columns."""
         if self._unsent:
             with self._in_one_go():
                 self._send()
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            write(copy)
+        names, pieces = copied([(name, _MESSAGES[name], values) for name, values in columns.items()])
+        statement = f"COPY localqueue.lq_messages ({names}) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(self.sql.here(statement)) as copy:
+            for piece in pieces:
+                copy.write(piece)
 
     def _in_one_go(self) -> AbstractContextManager[Any]:
         pipeline: AbstractContextManager[Any] = self._connection.pipeline()
@@ -221,8 +236,9 @@ class PostgresRows:
         assert held is not None
         behind = list(wanted.behind)
         values = (
-            list(wanted.keys), *_apart(behind), [wanted.behind[key] for key in behind], list(wanted.dependents),
-            *_apart(wanted.holders), *_apart(wanted.heads), list(held), self._now,
+            array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
+            array("int8", list(wanted.dependents)), *_apart(wanted.holders), *_apart(wanted.heads),
+            array("int4", list(held)), self._now,
         )  # fmt: skip
         rows: list[Row] = []
         seen: list[Row] = []
@@ -329,7 +345,7 @@ class PostgresRows:
         if writes.inserts:
             self._insert(writes.inserts)
         if writes.edges:
-            tell(sql.INSERT_EDGES, *_columns(writes.edges))
+            tell(sql.INSERT_EDGES, *_columns(("int8", "int8"), writes.edges))
             self._above.clear()
         if writes.attempts:
             self._remember([(row.key, n, attempt) for row, n, attempt in writes.attempts])
@@ -346,9 +362,10 @@ class PostgresRows:
             self._forget_edges(writes.forgotten)
         if writes.runs:
             runs = sorted(writes.runs.items())
-            tell(sql.COUNT_RUNS, *_columns([(run, change.total, change.done) for run, change in runs]))
+            counts = [(run, change.total, change.done) for run, change in runs]
+            tell(sql.COUNT_RUNS, *_columns(("int4", "int4", "int4"), counts))
         if writes.dropped:
-            tell(sql.COUNT_DROPPED, *_columns(sorted(writes.dropped.items())))
+            tell(sql.COUNT_DROPPED, *_columns(("int4", "int4"), sorted(writes.dropped.items())))
 
     def _insert(self, inserts: Sequence[Insert]) -> None:
         """Messages come after the attempts that they had elsewhere, so that the journal does not take those for new."""
@@ -362,19 +379,19 @@ class PostgresRows:
             self._remember(past)
         rows = [_cells(one) for one in inserts]
         if len(rows) < COPY_FROM:
-            self.tell(self.sql.INSERT_MESSAGES, *_columns(rows))
-            return
-        self.copy(self.sql.COPY_MESSAGES, lambda copy: _copy_rows(copy, rows))
+            self.tell(self.sql.INSERT_MESSAGES, *_columns(tuple(_MESSAGES.values()), rows))
+        else:
+            self.copy(dict(zip(_MESSAGES, zip(*rows, strict=True), strict=True)))
 
     def _remember(self, attempts: Sequence[tuple[int, int, rules.Attempt]]) -> None:
         rows = [
             (key, n, one.attempt, one.event, one.at, one.leased_at, raw_or_none(one.leased_by), to_json(one.error))
             for key, n, one in attempts
         ]
-        self.tell(self.sql.INSERT_ATTEMPTS, *_columns(rows))
+        self.tell(self.sql.INSERT_ATTEMPTS, *_columns(_ATTEMPTS, rows))
         old = [(key, n - HISTORY_LIMIT) for key, n, _ in attempts if n > HISTORY_LIMIT]
         if old:
-            self.tell(self.sql.FORGET_ATTEMPTS, *_columns(old))
+            self.tell(self.sql.FORGET_ATTEMPTS, *_columns(("int8", "int4"), old))
 
     def _update(self, rows: Iterable[Row]) -> None:
         cells = [
@@ -384,11 +401,11 @@ class PostgresRows:
             )
             for row in sorted(rows, key=lambda row: row.key)
         ]  # fmt: skip
-        self.tell(self.sql.UPDATE_MESSAGES, *_columns(cells))
+        self.tell(self.sql.UPDATE_MESSAGES, *_columns(_UPDATES, cells))
 
     def _mark_removed(self, why: dict[int, str]) -> None:
         codes = [(key, JOURNAL_CODES[event]) for key, event in why.items()]
-        self.tell(self.sql.MARK_REMOVED, *_columns(codes), self.store.namespace_id)
+        self.tell(self.sql.MARK_REMOVED, *_columns(("int8", "int2"), codes), self.store.namespace_id)
 
     def _delete(self, writes: Writes) -> None:
         keys = sorted(writes.deletes)
@@ -413,7 +430,7 @@ class PostgresRows:
             (raw(write.kind), raw(write.key), write.value, version, write.expect)
             for write, version in zip(writes, versions, strict=True)
         ]
-        done = self.ask_for(self.sql.WRITE_RECORDS, (self.store.namespace_id, now, *_columns(cells)))
+        done = self.ask_for(self.sql.WRITE_RECORDS, (self.store.namespace_id, now, *_columns(_RECORDS, cells)))
         for write, (as_expected,) in zip(writes, done, strict=True):
             if not as_expected:
                 found = self.ask_for(self.sql.RECORD, (self.store.namespace_id, raw(write.kind), raw(write.key)))
@@ -479,13 +496,13 @@ class PostgresRows:
         self.tell(here("UPDATE localqueue.lq_queues SET dropped = 0 WHERE id = $1"), queue)
 
 
-def _apart(keys: Iterable[Key]) -> tuple[list[int], list[bytes]]:
+def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     keys = list(keys)
-    return [queue for queue, _ in keys], [raw(name) for _, name in keys]
+    return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
 
 
-def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed]:
+    return [array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
 
 
 def _cells(one: Insert) -> tuple[Any, ...]:
@@ -498,12 +515,6 @@ def _cells(one: Insert) -> tuple[Any, ...]:
         row.run, raw_or_none(row.ordering_key), raw_or_none(row.dedupe_key), row.attempts, row.forgiven, row.history,
         row.last_error, row.failed_at,
     )  # fmt: skip
-
-
-def _copy_rows(copy: Any, rows: Iterable[tuple[Any, ...]]) -> None:
-    copy.set_types(_COPIED)
-    for row in rows:
-        copy.write_row(row)
 
 
 def rows_of(unit: Unit) -> PostgresRows:
