@@ -216,6 +216,6 @@ class Notifies(Reads):
         return StoreWaiter(self._wake, (run_token(run_id), *map(queue_token, self.queues())), check)
 
     def _want_to_know(self, queues: list[int]) -> None:
-        """Have leases in these queues be told of, for a while."""
-        if queues:
+        """Have leases in these queues be told of, for a while. One that was opened to look leaves no mark."""
+        if queues and not self.read_only:
             self._do(self.sql.WANT_ROOM, (self._given_now(), queues), again=True)

@@ -160,6 +160,8 @@ class PostgresQueueStore(KeepsJournal):
         return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        if not dry_run:
+            self._require_writable()
         number = self._find_queue(queue)
         if number is None:
             return 0
