@@ -72,19 +72,18 @@ class Twin:
     def __init__(self, store: PostgresQueueStore) -> None:
         self.store = store
         self.ids: list[str] = []
+        self.numbers: dict[str, int] = {}
         self.leased: list[StoredMessage] = []
 
     def made(self, ids: Sequence[str]) -> None:
+        self.numbers.update({message_id: n for n, message_id in enumerate(ids, len(self.ids))})
         self.ids += ids
-
-    def number(self, message_id: str) -> int:
-        return self.ids.index(message_id)
 
     def plain(self, value: Any) -> Any:
         """The same thing with numbers in the place of ids and versions."""
         if isinstance(value, StoredMessage):
             record = None if value.record is None else value.record._replace(version=0)
-            return value._replace(id=str(self.number(value.id)), record=record)
+            return value._replace(id=str(self.numbers[value.id]), record=record)
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
             return [self.plain(one) for one in value]
         if isinstance(value, Committed):
@@ -97,7 +96,7 @@ class Twin:
         journal: dict[int, list[Any]] = {}
         for event in store.events():
             entry = event._replace(seq=0, message_id="")
-            journal.setdefault(self.number(event.message_id), []).append(entry)
+            journal.setdefault(self.numbers[event.message_id], []).append(entry)
         return {
             "stats": [store.stats(name) for name in QUEUES],
             "messages": [self.plain(store.scan(name)) for name in QUEUES],
