@@ -19,7 +19,7 @@ from localqueue.stores.port import Changes, Lease, LeaseRequest, QueueStore
 from localqueue.stores.postgres import PostgresQueueStore, schema
 from localqueue.stores.sqlite import SQLiteQueueStore
 from localqueue.stores.url import open_store
-from localqueue.testing.steps import PATIENCE, new, put, take
+from localqueue.testing.steps import PATIENCE, counts, new, put, take
 from tests.servers import Postgres
 
 pytestmark = pytest.mark.server
@@ -78,7 +78,7 @@ def test_everything_can_be_seen(looker: QueueStore, writer: PostgresQueueStore, 
     writer.enable_journal()
     put(writer, payload="y", dedupe_key="d", run_id="r", ordering_key="o")
     assert [message.payload for message in looker.scan("jobs")] == ["x", "y"]
-    assert looker.stats("jobs") == writer.stats("jobs")
+    assert counts(looker) == counts(writer) == {"ready": 2}
     assert looker.queues() == ["jobs"]
     assert looker.run("r") == writer.run("r")
     assert looker.prune("jobs", state="dead", older_than=0, dry_run=True) == 0
@@ -140,7 +140,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", WRITES)
 def test_it_changes_nothing(name: str, looker: QueueStore, writer: PostgresQueueStore) -> None:
-    before = writer.stats("jobs"), writer.queues()
+    before = counts(writer), writer.queues(), writer.paused("jobs"), writer.journal_enabled()
     with pytest.raises(QueueStoreReadOnlyError, match="opened to look"):
         WRITES[name](looker)
-    assert (writer.stats("jobs"), writer.queues()) == before
+    assert (counts(writer), writer.queues(), writer.paused("jobs"), writer.journal_enabled()) == before

@@ -107,7 +107,6 @@ class PostgresRows:
         self._gone: set[int] = set()
         self._above: dict[int, list[int]] = {}  # what messages wait for, as far as it was looked up
         self._unsent: list[tuple[str, Sequence[Any]]] = []
-        self._oldest_wanted = 1
 
     @property
     def ids(self) -> Mint:
@@ -268,14 +267,11 @@ class PostgresRows:
                 return sorted(rows, key=lambda row: (row.due_at or 0.0, row.key))
 
     def oldest(self, queue: int, limit: int) -> list[Row]:
-        """Few at first, because a claim passes by what is locked, and more where many are dropped."""
-        limit = min(limit, self._oldest_wanted)
-        self._oldest_wanted *= 2
-        while keys := [key for key, _ in self.ask_for(self.sql.OLDEST, (queue, limit))]:
-            rows = self._rows("m.key = ANY ($1::bigint[]) AND m.state = 0", keys)
-            if rows:
+        while True:
+            keys = [key for key, _ in self.ask_for(self.sql.OLDEST, (queue, limit))]
+            rows = self._rows("m.key = ANY ($1::bigint[]) AND m.state = 0", array("int8", keys)) if keys else []
+            if len(rows) == len(keys):  # else some have been leased meanwhile
                 return sorted(rows, key=lambda row: (row.available_at, row.key))
-        return []
 
     def oldest_blocked(self, queue: int) -> Row | None:
         rows = self._rows(
@@ -447,6 +443,10 @@ class PostgresRows:
 
     def paused(self, queue: int, worker: str | None) -> bool:
         return bool(self.ask_for(self.sql.PAUSED, (queue, raw_or_none(worker)))[0][0])
+
+    def claimable(self, queue: int, now: float) -> bool:
+        """`lq_claim` wants all timers settled."""
+        return False
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
         rows = self.ask_for(self.sql.CLAIM, claim_values(self.store, queue, request, now=now, consume=False))
