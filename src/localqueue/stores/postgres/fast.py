@@ -148,7 +148,7 @@ class FastPaths(Notifies):
         seen = self._watched.seen
         needed: set[int] = set()
 
-        def attempt() -> tuple[T, Any, set[str], dict[str, int]]:
+        def attempt() -> tuple[T, Any, set[str], PostgresRows]:
             while True:
                 held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
                 with self._pool.connection() as connection:
@@ -160,7 +160,7 @@ class FastPaths(Notifies):
                         transitions = unit.finish()
                         tokens = rows.tokens(unit)
                         rows.finish(tokens, commit=True)
-                        return result, transitions, tokens, rows.new_queues
+                        return result, transitions, tokens, rows
                     except Anew as anew:
                         needed.update(anew.queues)
                         roll_back(connection)
@@ -169,8 +169,9 @@ class FastPaths(Notifies):
                             raise taken from error
                         raise
 
-        result, transitions, tokens, found = self._patiently(attempt)
-        self.queue_ids.update(found)
+        result, transitions, tokens, rows = self._patiently(attempt)
+        self.queue_ids.update(rows.new_queues)
+        self.queue_names.update(rows.new_names)
         self._wake.touched(tokens)
         if seen is not None:
             seen += transitions

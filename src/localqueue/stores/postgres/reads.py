@@ -126,6 +126,7 @@ class Reads(Calls):
     ids: Mint
     namespace_id: int
     queue_ids: dict[str, int]
+    queue_names: dict[int, str]
 
     def _find_queue(self, name: str) -> int | None:
         known = self.queue_ids.get(name)

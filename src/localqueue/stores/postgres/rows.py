@@ -103,7 +103,8 @@ class PostgresRows:
         self._connection = connection
         self._now = now
         self._held = held
-        self._names: dict[int, str] = {}
+        self._runs: set[int] = set()  # the runs among them
+        self.new_names: dict[int, str] = {}
         self._gone: set[int] = set()
         self._above: dict[int, list[int]] = {}  # what messages wait for, as far as it was looked up
         self._unsent: list[tuple[str, Sequence[Any]]] = []
@@ -157,11 +158,12 @@ class PostgresRows:
     def tokens(self, unit: Unit) -> set[str]:
         """What those are woken by who wait for what this transaction changed."""
         queues = {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
-        runs: set[str] = set()
-        if unit.changed_runs:
-            find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
-            runs = {run_token(name.decode()) for (name,) in self.ask_for(find, (list(unit.changed_runs),))}
-        return self.named | queues | runs
+        runs = unit.changed_runs - self._runs
+        if not runs:
+            return self.named | queues
+        find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
+        named = self.ask_for(find, (array("int4", list(runs)),))
+        return self.named | queues | {run_token(name.decode()) for (name,) in named}
 
     def finish(self, tokens: set[str], *, commit: bool) -> None:
         """Send what is left, tell others of it when it is committed, and commit it."""
@@ -203,7 +205,7 @@ class PostgresRows:
     def _enter(self, name: str, queue: int) -> int:
         self.hold([queue])
         self.new_queues[name] = queue
-        self._names[queue] = name
+        self.new_names[queue] = name
         self.named.add(queue_token(name))
         return queue
 
@@ -218,10 +220,10 @@ class PostgresRows:
             self._held.add(queue)
 
     def queue_name(self, queue: int) -> str:
-        name = self._names.get(queue)
+        name = self.new_names.get(queue) or self.store.queue_names.get(queue)
         if name is None:
             find = self.sql.here("SELECT name FROM localqueue.lq_queues WHERE id = $1")
-            name = self._names[queue] = self.ask_for(find, (queue,))[0][0].decode()
+            name = self.new_names[queue] = self.ask_for(find, (queue,))[0][0].decode()
         return name
 
     def subscription_version(self, topic: int) -> int:
@@ -320,6 +322,7 @@ class PostgresRows:
         wanted = sorted(names)
         self.named.update(map(run_token, wanted))
         found = self.ask_for(self.sql.ENTER_RUNS, (self.store.namespace_id, list(map(raw, wanted))))
+        self._runs.update(run for _, run, _ in found)
         return {name.decode(): Run(run, cancelled) for name, run, cancelled in found}
 
     def cancel(self, name: str, now: float) -> list[Row]:
