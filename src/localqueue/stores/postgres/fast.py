@@ -51,6 +51,10 @@ from localqueue.stores.postgres.rows import COPY_FROM, Anew, PostgresRows, claim
 T = TypeVar("T")
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
+_LOOKED_UP = "".join(
+    f", set_config('{setting}', 'off', true)"
+    for setting in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_bitmapscan", "jit")
+)
 _NO_CLAIM = LeaseRequest("", 0)
 
 
@@ -181,7 +185,7 @@ class FastPaths(Notifies):
         """Begin a transaction that holds these queues; the time in it.
 
         One round trip without a pipeline: behind one the server would not end a transaction that idles. Only numbers
-        are written into the text.
+        are written into the text. Plans are not left to statistics: rows are looked up one by one, by index.
         """
         now = self._given_now()
         given = "NULL" if now is None else repr(float(now))
@@ -189,6 +193,7 @@ class FastPaths(Notifies):
         cursor = connection.execute(
             f"BEGIN ISOLATION LEVEL READ COMMITTED; {self._end_if_idle}; "
             + self.sql.here(f"SELECT localqueue.lq_begin({given}, ARRAY[{locked}]::int[], '{self._lock_timeout}')")
+            + _LOOKED_UP
         )
         while cursor.nextset():
             pass

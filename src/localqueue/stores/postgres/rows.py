@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import IdTaken, RecordConflict
@@ -236,9 +237,11 @@ class PostgresRows:
         held = self._held
         assert held is not None
         behind = list(wanted.behind)
+        digests: list[bytes] = []
+        holders, heads = _by_queue(wanted.holders, digests), _by_queue(wanted.heads, digests)
         values = (
             array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
-            array("int8", list(wanted.dependents)), *_apart(wanted.holders), *_apart(wanted.heads),
+            array("int8", list(wanted.dependents)), *holders, array("bytea", digests), *heads,
             array("int4", list(held)), self._now,
         )  # fmt: skip
         rows: list[Row] = []
@@ -502,6 +505,19 @@ class PostgresRows:
 def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     keys = list(keys)
     return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
+
+
+def _by_queue(keys: Iterable[Key], digests: list[bytes]) -> list[Packed]:
+    """Queues, and where in the list, counted from 1, the digests of their keys begin and end."""
+    names: dict[int, list[str]] = {}
+    for queue, name in keys:
+        names.setdefault(queue, []).append(name)
+    places = []
+    for queue, named in names.items():
+        first = len(digests) + 1
+        digests += [sha256(name.encode()).digest() for name in named]
+        places.append((queue, first, len(digests)))
+    return _columns(("int4", "int4", "int4"), places) if places else [array("int4", [])] * 3
 
 
 def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed]:

@@ -1,12 +1,13 @@
--- What a decision needs (see `Wanted` in engine/port.py), and whether the lock of its queue, if it is none of $10, was got.
--- Locked, in the order of their keys, are messages by key ($1), the first blocked one of ordering keys ($2, $3) behind a
--- key ($4), those that wait for others ($5), and holders of dedupe keys ($6, $7) whose time to live is over ($11). The
--- other holders, and the heads of ordering keys ($8, $9), are only seen: a claim would pass by what is locked.
+-- What a decision needs (see `Wanted` in engine/port.py), and whether the lock of its queue, if it is none of $13, was
+-- got. Locked, in the order of their keys, are messages by key ($1), the first blocked one of ordering keys ($2, $3) behind
+-- a key ($4), those that wait for others ($5), and holders of dedupe keys whose time to live is over ($14). The other
+-- holders, and the heads of ordering keys, are only seen: a claim would pass by what is locked. The keys of both are
+-- given by their digests, those of a queue ($6, $10) from one place to another ($7, $8 and $11, $12 of $9).
 WITH holders AS MATERIALIZED (
-  SELECT held.* FROM unnest($6::int[], $7::bytea[]) AS w (queue, name) CROSS JOIN LATERAL (
-    SELECT m.key, m.due_at <= $11::float8 AND m.expires_at <= $11::float8 AS outlived FROM localqueue.lq_messages AS m
-     WHERE m.queue = w.queue AND sha256(m.dedupe_key) = sha256(w.name) AND m.dedupe_key IS NOT NULL
-       AND m.ended_at IS NULL) AS held
+  SELECT held.* FROM unnest($6::int[], $7::int[], $8::int[]) AS w (queue, first, last) CROSS JOIN LATERAL (
+    SELECT m.key, m.due_at <= $14::float8 AND m.expires_at <= $14::float8 AS outlived FROM localqueue.lq_messages AS m
+     WHERE m.queue = w.queue AND sha256(m.dedupe_key) = ANY (($9::bytea[])[w.first:w.last])
+       AND m.dedupe_key IS NOT NULL AND m.ended_at IS NULL OFFSET 0) AS held
 ), wanted AS MATERIALIZED (
   SELECT unnest($1::bigint[]) AS key
   UNION ALL
@@ -27,12 +28,12 @@ WITH holders AS MATERIALIZED (
 ), seen AS MATERIALIZED (
   SELECT h.key FROM holders AS h WHERE h.outlived IS NOT TRUE
   UNION ALL
-  SELECT head.key FROM unnest($8::int[], $9::bytea[]) AS w (queue, name) CROSS JOIN LATERAL (
+  SELECT head.key FROM unnest($10::int[], $11::int[], $12::int[]) AS w (queue, first, last) CROSS JOIN LATERAL (
     SELECT m.key FROM localqueue.lq_messages AS m
-     WHERE m.queue = w.queue AND sha256(m.ordering_key) = sha256(w.name) AND m.ordering_key IS NOT NULL
-       AND m.ended_at IS NULL AND m.state <= 2 LIMIT 1) AS head
+     WHERE m.queue = w.queue AND sha256(m.ordering_key) = ANY (($9::bytea[])[w.first:w.last])
+       AND m.ordering_key IS NOT NULL AND m.ended_at IS NULL AND m.state <= 2 OFFSET 0) AS head
 )
-SELECT l.*, CASE WHEN l.queue = ANY ($10::int[]) THEN true ELSE pg_try_advisory_xact_lock(1819373157, l.queue) END,
+SELECT l.*, CASE WHEN l.queue = ANY ($13::int[]) THEN true ELSE pg_try_advisory_xact_lock(1819373157, l.queue) END,
        CASE WHEN cardinality($5::bigint[]) > 0 THEN ARRAY(
          SELECT d.upstream FROM localqueue.lq_dependencies AS d
           WHERE d.dependent = l.key AND d.upstream = ANY ($5::bigint[])) END
