@@ -379,11 +379,11 @@ class PostgresRows:
         ]
         if past:
             self._remember(past)
-        rows = [_cells(one) for one in inserts]
-        if len(rows) < COPY_FROM:
-            self.tell(self.sql.INSERT_MESSAGES, *_columns(tuple(_MESSAGES.values()), rows))
+        columns = _message_columns(inserts)
+        if len(inserts) < COPY_FROM:
+            self.tell(self.sql.INSERT_MESSAGES, *(array(_MESSAGES[name], values) for name, values in columns.items()))
         else:
-            self.copy(dict(zip(_MESSAGES, zip(*rows, strict=True), strict=True)))
+            self.copy(columns)
 
     def _remember(self, attempts: Sequence[tuple[int, int, rules.Attempt]]) -> None:
         rows = [
@@ -524,16 +524,35 @@ def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed
     return [array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
 
 
-def _cells(one: Insert) -> tuple[Any, ...]:
-    """A new message in the order of `insert_messages.sql`."""
-    row, message = one
-    payload, is_text = raw_payload(message.payload)
-    return (
-        row.key, row.queue, row.state, row.priority, row.created_at, row.available_at, payload, is_text, message.codec,
-        raw_or_none(message.headers), row.due_at, row.ended_at, row.expires_at, row.waiting_on, row.dependents > 0,
-        row.run, raw_or_none(row.ordering_key), raw_or_none(row.dedupe_key), row.attempts, row.forgiven, row.history,
-        row.last_error, row.failed_at,
-    )  # fmt: skip
+def _message_columns(inserts: Sequence[Insert]) -> dict[str, list[Any]]:
+    """New messages, in the order of `insert_messages.sql`."""
+    rows, messages = [one.row for one in inserts], [one.message for one in inserts]
+    payloads = [raw_payload(message.payload) for message in messages]
+    return {
+        "key": [row.key for row in rows],
+        "queue": [row.queue for row in rows],
+        "state": [row.state for row in rows],
+        "priority": [row.priority for row in rows],
+        "created_at": [row.created_at for row in rows],
+        "available_at": [row.available_at for row in rows],
+        "payload": [payload for payload, _ in payloads],
+        "is_text": [is_text for _, is_text in payloads],
+        "codec": [message.codec for message in messages],
+        "headers": [raw_or_none(message.headers) for message in messages],
+        "due_at": [row.due_at for row in rows],
+        "ended_at": [row.ended_at for row in rows],
+        "expires_at": [row.expires_at for row in rows],
+        "waiting_on": [row.waiting_on for row in rows],
+        "dependents": [row.dependents > 0 for row in rows],
+        "run": [row.run for row in rows],
+        "ordering_key": [raw_or_none(row.ordering_key) for row in rows],
+        "dedupe_key": [raw_or_none(row.dedupe_key) for row in rows],
+        "attempts": [row.attempts for row in rows],
+        "forgiven": [row.forgiven for row in rows],
+        "history": [row.history for row in rows],
+        "last_error": [row.last_error for row in rows],
+        "failed_at": [row.failed_at for row in rows],
+    }
 
 
 def rows_of(unit: Unit) -> PostgresRows:
