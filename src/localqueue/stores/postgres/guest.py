@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from localqueue.errors import QueueError, QueueStoreLockedError
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import STATES, Changes, Committed, Enqueued
+from localqueue.stores.port import Changes, Committed
 from localqueue.stores.postgres import errors
-from localqueue.stores.postgres.fast import is_put, landing, plain_values, queues_of
+from localqueue.stores.postgres.fast import is_put, queues_of
 from localqueue.stores.postgres.libpq import Packed, packed_dumper
-from localqueue.stores.postgres.notify import queue_token, said
 from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ def commit_within(store: PostgresQueueStore, connection: Any, changes: Changes) 
                 "put meanwhile; use READ COMMITTED, which is the default"
             )
         _require_same_database(store, borrowed)
-        if is_put(changes):
-            return _put(store, borrowed, changes)
         return _apply(store, borrowed, changes, lock_timeout)
     except BaseException as error:
         if began and not connection.closed:
@@ -113,28 +110,17 @@ def _require_same_database(store: PostgresQueueStore, borrowed: _Borrowed) -> No
         )
 
 
-def _put(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes) -> Committed:
-    messages = changes.enqueue
-    with borrowed.savepoint():
-        rows = PostgresRows(store, borrowed, 0.0, None)
-        queue_ids = {name: rows.queue(name) for name in sorted({message.queue for message in messages})}
-        values = plain_values(store, queue_ids, messages)
-        told = said({queue_token(name) for name in queue_ids})
-        put = (store._given_now(), *values, store.channel, told)
-        (at, *_) = borrowed.execute(store.sql.PUT_PLAIN, put, binary=True).fetchone()
-    return Committed(enqueued=[Enqueued("stored", STATES[landing(message)], at) for message in messages])
-
-
 def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, lock_timeout: str) -> Committed:
     made, others = queues_of(changes)
+    locked = [] if is_put(changes) else [*made, *others]
     needed: set[int] = set()
     while True:
-        held = needed | {row for name in (*made, *others) if (row := store.queue_ids.get(name)) is not None}
+        held = needed | {row for name in locked if (row := store.queue_ids.get(name)) is not None}
         try:
             with borrowed.savepoint():
                 begin = (store._given_now(), sorted(held), store._lock_timeout)
                 (now,) = borrowed.execute(store.sql.BEGIN, begin, binary=True).fetchone()
-                rows = PostgresRows(store, borrowed, now, held)
+                rows = PostgresRows(store, borrowed, now, held if locked else None)
                 for name in made:
                     rows.queue(name)
                 unit = Unit(rows, now)

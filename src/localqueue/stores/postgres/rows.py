@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import IdTaken, RecordConflict
@@ -44,6 +45,8 @@ _MESSAGES = {
     "run": "int4", "ordering_key": "bytea", "dedupe_key": "bytea", "attempts": "int4", "forgiven": "int4",
     "history": "int4", "last_error": "text", "failed_at": "float8",
 }  # fmt: skip
+_OF_MESSAGE = ("payload", "is_text", "codec", "headers")
+_ROW_CELLS = {name: attrgetter(name) for name in _MESSAGES if name not in _OF_MESSAGE}
 _UPDATES = (
     *("int8", "int2", "float8", "float8", "float8", "float8", "int4", "bool", "int4", "int4", "text", "float8"),
 )
@@ -524,35 +527,18 @@ def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed
     return [array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
 
 
-def _message_columns(inserts: Sequence[Insert]) -> dict[str, list[Any]]:
+def _message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
     """New messages, in the order of `insert_messages.sql`."""
     rows, messages = [one.row for one in inserts], [one.message for one in inserts]
-    payloads = [raw_payload(message.payload) for message in messages]
-    return {
-        "key": [row.key for row in rows],
-        "queue": [row.queue for row in rows],
-        "state": [row.state for row in rows],
-        "priority": [row.priority for row in rows],
-        "created_at": [row.created_at for row in rows],
-        "available_at": [row.available_at for row in rows],
-        "payload": [payload for payload, _ in payloads],
-        "is_text": [is_text for _, is_text in payloads],
-        "codec": [message.codec for message in messages],
-        "headers": [raw_or_none(message.headers) for message in messages],
-        "due_at": [row.due_at for row in rows],
-        "ended_at": [row.ended_at for row in rows],
-        "expires_at": [row.expires_at for row in rows],
-        "waiting_on": [row.waiting_on for row in rows],
-        "dependents": [row.dependents > 0 for row in rows],
-        "run": [row.run for row in rows],
-        "ordering_key": [raw_or_none(row.ordering_key) for row in rows],
-        "dedupe_key": [raw_or_none(row.dedupe_key) for row in rows],
-        "attempts": [row.attempts for row in rows],
-        "forgiven": [row.forgiven for row in rows],
-        "history": [row.history for row in rows],
-        "last_error": [row.last_error for row in rows],
-        "failed_at": [row.failed_at for row in rows],
-    }
+    columns: dict[str, Sequence[Any]] = {name: list(map(cell, rows)) for name, cell in _ROW_CELLS.items()}
+    payloads, are_text = zip(*(raw_payload(message.payload) for message in messages), strict=True)
+    columns["payload"], columns["is_text"] = payloads, are_text
+    columns["codec"] = [message.codec for message in messages]
+    columns["headers"] = [raw_or_none(message.headers) for message in messages]
+    columns["dependents"] = [row.dependents > 0 for row in rows]
+    for name in ("ordering_key", "dedupe_key"):
+        columns[name] = list(map(raw_or_none, columns[name]))
+    return {name: columns[name] for name in _MESSAGES}
 
 
 def rows_of(unit: Unit) -> PostgresRows:
