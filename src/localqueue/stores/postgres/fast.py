@@ -216,7 +216,8 @@ class FastPaths(Notifies):
     # put
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        self._require_writable()
+        if self.read_only:
+            self._require_writable()
         row = self.queue_ids.get(queue) or self._queue_id(queue)
         data, is_text = raw_payload(payload)
         mark = queue_token(queue)
@@ -282,7 +283,8 @@ class FastPaths(Notifies):
         return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
-        self._require_writable()
+        if self.read_only:
+            self._require_writable()
         key = self.ids.key_of(message_id)
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if key is None or row is None:
@@ -309,7 +311,8 @@ class FastPaths(Notifies):
             raise errors.translate(error, self._url) from error
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        self._require_writable()
+        if self.read_only:
+            self._require_writable()
         queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
         if queue is None:
             return []
@@ -353,7 +356,8 @@ class FastPaths(Notifies):
         return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
 
     def commit(self, changes: Changes) -> Committed:
-        self._require_writable()
+        if self.read_only:
+            self._require_writable()
         if is_step(changes):
             done = self._step(changes)
             if done is not None:
