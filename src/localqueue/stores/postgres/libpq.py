@@ -174,7 +174,10 @@ def _cells(kind: str, values: Sequence[Any]) -> list[bytes]:
     fixed = _FIXED.get(kind)
     if fixed is not None:
         pack, size = fixed.pack, fixed.size - 4
-        return [_NULL if value is None else pack(size, value) for value in values]
+        try:
+            return [_NULL if value is None else pack(size, value) for value in values]
+        except struct.error as error:
+            raise ValueError(f"PostgreSQL can not store one of these values as {kind}: {error}") from error
     if kind == "text":
         values = [None if value is None else value.encode() for value in values]
     return [_NULL if value is None else int4(len(value)) + value for value in values]
