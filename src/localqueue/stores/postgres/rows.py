@@ -20,10 +20,10 @@ from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.engine.operations import note_removed
-from localqueue.stores.engine.port import Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, Row, to_json
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
+from localqueue.stores.port import HISTORY_LIMIT, STATES, LeaseRequest, RecordWrite, StoredMessage
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.notify import queue_token, run_token, said
@@ -372,6 +372,12 @@ class PostgresRows:
         if writes.dropped:
             tell(sql.COUNT_DROPPED, *_columns(("int4", "int4"), sorted(writes.dropped.items())))
 
+    def write_batch(self, batch: Batch) -> None:
+        if len(batch.keys) < COPY_FROM:
+            self._insert(batch.inserts())
+        else:
+            self.copy(_batch_columns(batch))
+
     def _insert(self, inserts: Sequence[Insert]) -> None:
         """Messages come after the attempts that they had elsewhere, so that the journal does not take those for new."""
         past = [
@@ -539,6 +545,34 @@ def _message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
     for name in ("ordering_key", "dedupe_key"):
         columns[name] = list(map(raw_or_none, columns[name]))
     return {name: columns[name] for name in _MESSAGES}
+
+
+def _batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
+    """The columns of a batch that are not what they are by default."""
+    now, count = batch.now, len(batch.keys)
+    _, names, payloads, codecs, delays, priorities, dedupe, ordering, ttls, headers, *_ = zip(
+        *batch.messages, strict=True
+    )
+    data, are_text = zip(*map(raw_payload, payloads), strict=True)
+    columns: dict[str, Sequence[Any]] = {
+        "key": batch.keys,
+        "queue": [batch.queues[name] for name in names],
+        "state": batch.states,
+        "priority": priorities,
+        "created_at": [now] * count,
+        "available_at": [now + delay for delay in delays],
+        "payload": data,
+        "is_text": are_text,
+        "codec": codecs,
+        "headers": list(map(raw_or_none, headers)),
+        "ordering_key": list(map(raw_or_none, ordering)),
+        "dedupe_key": list(map(raw_or_none, dedupe)),
+    }
+    if any(delays) or ttls.count(None) < count:
+        columns["expires_at"] = [None if ttl is None else now + ttl for ttl in ttls]
+        times = zip(batch.states, columns["available_at"], columns["expires_at"], strict=True)
+        columns["due_at"] = [rules.due_at(STATES[s], available_at=a, expires_at=e) for s, a, e in times]
+    return columns
 
 
 def rows_of(unit: Unit) -> PostgresRows:
