@@ -31,6 +31,7 @@ from localqueue.stores.port import (
 )
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.connection import roll_back
+from localqueue.stores.postgres.inserts import COPY_FROM
 from localqueue.stores.postgres.libpq import (
     FALSE,
     TRUE,
@@ -46,7 +47,7 @@ from localqueue.stores.postgres.libpq import (
 )
 from localqueue.stores.postgres.notify import Notifies, queue_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload
-from localqueue.stores.postgres.rows import COPY_FROM, Anew, PostgresRows, claim_values, id_taken, rows_of
+from localqueue.stores.postgres.rows import Anew, PostgresRows, claim_values, id_taken, rows_of
 
 T = TypeVar("T")
 

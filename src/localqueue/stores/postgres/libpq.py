@@ -23,17 +23,12 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.schema import load_statement
 
 #: A statement may wait as long as `timeout` for a lock; only what comes on top of that is silence.
 _BEYOND_LOCKS = 3.0
 _ASKING = 3.0
 _LONGEST = 1_000_000.0
-
-#: Not one whose answer is on the way to us, or that waits for us: what it says, or what we said, was lost.
-_AT_WORK = (
-    "SELECT 1 FROM pg_catalog.pg_stat_activity "
-    "WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"
-)
 
 _BAD = 1  # libpq's state of a connection that is gone
 _EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}  # of the driver's Wait.R, W and RW
@@ -97,7 +92,7 @@ def connection_class() -> Any:
             if self.ask_at is None:
                 return False
             with suppress(psycopg.Error), connect(self.ask_at, patience=_ASKING, connect_timeout=int(_ASKING)) as other:
-                return other.execute(_AT_WORK, (self.info.backend_pid,)).fetchone() is not None
+                return other.execute(load_statement("at_work"), (self.info.backend_pid,)).fetchone() is not None
             return False
 
         def cut(self) -> None:

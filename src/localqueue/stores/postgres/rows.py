@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import IdTaken, RecordConflict
@@ -21,32 +20,21 @@ from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.engine.operations import note_removed
 from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
-from localqueue.stores.engine.row import BLOCKED, Row, to_json
+from localqueue.stores.engine.row import Row, to_json
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import HISTORY_LIMIT, STATES, LeaseRequest, RecordWrite, StoredMessage
+from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
 from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.notify import queue_token, run_token, said
-from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload, stored_message
+from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.fast import FastPaths
 
-#: From how many messages on COPY is faster than one INSERT.
-COPY_FROM = 200
-
 _FIELDS = 22  # of a row
 
 # The types of the columns of statements that take many rows.
-_MESSAGES = {
-    "key": "int8", "queue": "int4", "state": "int2", "priority": "int8", "created_at": "float8",
-    "available_at": "float8", "payload": "bytea", "is_text": "bool", "codec": "text", "headers": "bytea",
-    "due_at": "float8", "ended_at": "float8", "expires_at": "float8", "waiting_on": "int4", "dependents": "bool",
-    "run": "int4", "ordering_key": "bytea", "dedupe_key": "bytea", "attempts": "int4", "forgiven": "int4",
-    "history": "int4", "last_error": "text", "failed_at": "float8",
-}  # fmt: skip
-_OF_MESSAGE = ("payload", "is_text", "codec", "headers")
-_ROW_CELLS = {name: attrgetter(name) for name in _MESSAGES if name not in _OF_MESSAGE}
 _UPDATES = (
     *("int8", "int2", "float8", "float8", "float8", "float8", "int4", "bool", "int4", "int4", "text", "float8"),
 )
@@ -144,7 +132,7 @@ class PostgresRows:
         if self._unsent:
             with self._in_one_go():
                 self._send()
-        names, pieces = copied([(name, _MESSAGES[name], values) for name, values in columns.items()])
+        names, pieces = copied([(name, COLUMNS[name], values) for name, values in columns.items()])
         statement = f"COPY localqueue.lq_messages ({names}) FROM STDIN (FORMAT binary)"
         with self._connection.cursor() as cursor, cursor.copy(self.sql.here(statement)) as copy:
             for piece in pieces:
@@ -282,12 +270,7 @@ class PostgresRows:
                 return sorted(rows, key=lambda row: (row.available_at, row.key))
 
     def oldest_blocked(self, queue: int) -> Row | None:
-        rows = self._rows(
-            "m.key = (SELECT b.key FROM localqueue.lq_messages AS b WHERE b.queue = $1 AND b.ordering_key IS NOT NULL "
-            "AND b.ended_at IS NULL AND b.state = $2 ORDER BY b.key LIMIT 1)",
-            queue,
-            BLOCKED,
-        )
+        rows = [row_of(found) for found in self.ask_for(f"{self.sql.ROW} {self.sql.OLDEST_BLOCKED}", (queue,))]
         return rows[0] if rows else None
 
     def load(self, queue: int, now: float, up_to: int) -> int:
@@ -376,7 +359,7 @@ class PostgresRows:
         if len(batch.keys) < COPY_FROM:
             self._insert(batch.inserts())
         else:
-            self.copy(_batch_columns(batch))
+            self.copy(batch_columns(batch))
 
     def _insert(self, inserts: Sequence[Insert]) -> None:
         """Messages come after the attempts that they had elsewhere, so that the journal does not take those for new."""
@@ -388,9 +371,9 @@ class PostgresRows:
         ]
         if past:
             self._remember(past)
-        columns = _message_columns(inserts)
+        columns = message_columns(inserts)
         if len(inserts) < COPY_FROM:
-            self.tell(self.sql.INSERT_MESSAGES, *(array(_MESSAGES[name], values) for name, values in columns.items()))
+            self.tell(self.sql.INSERT_MESSAGES, *(array(COLUMNS[name], values) for name, values in columns.items()))
         else:
             self.copy(columns)
 
@@ -531,48 +514,6 @@ def _by_queue(keys: Iterable[Key], digests: list[bytes]) -> list[Packed]:
 
 def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed]:
     return [array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
-
-
-def _message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
-    """New messages, in the order of `insert_messages.sql`."""
-    rows, messages = [one.row for one in inserts], [one.message for one in inserts]
-    columns: dict[str, Sequence[Any]] = {name: list(map(cell, rows)) for name, cell in _ROW_CELLS.items()}
-    payloads, are_text = zip(*(raw_payload(message.payload) for message in messages), strict=True)
-    columns["payload"], columns["is_text"] = payloads, are_text
-    columns["codec"] = [message.codec for message in messages]
-    columns["headers"] = [raw_or_none(message.headers) for message in messages]
-    columns["dependents"] = [row.dependents > 0 for row in rows]
-    for name in ("ordering_key", "dedupe_key"):
-        columns[name] = list(map(raw_or_none, columns[name]))
-    return {name: columns[name] for name in _MESSAGES}
-
-
-def _batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
-    """The columns of a batch that are not what they are by default."""
-    now, count = batch.now, len(batch.keys)
-    _, names, payloads, codecs, delays, priorities, dedupe, ordering, ttls, headers, *_ = zip(
-        *batch.messages, strict=True
-    )
-    data, are_text = zip(*map(raw_payload, payloads), strict=True)
-    columns: dict[str, Sequence[Any]] = {
-        "key": batch.keys,
-        "queue": [batch.queues[name] for name in names],
-        "state": batch.states,
-        "priority": priorities,
-        "created_at": [now] * count,
-        "available_at": [now + delay for delay in delays],
-        "payload": data,
-        "is_text": are_text,
-        "codec": codecs,
-        "headers": list(map(raw_or_none, headers)),
-        "ordering_key": list(map(raw_or_none, ordering)),
-        "dedupe_key": list(map(raw_or_none, dedupe)),
-    }
-    if any(delays) or ttls.count(None) < count:
-        columns["expires_at"] = [None if ttl is None else now + ttl for ttl in ttls]
-        times = zip(batch.states, columns["available_at"], columns["expires_at"], strict=True)
-        columns["due_at"] = [rules.due_at(STATES[s], available_at=a, expires_at=e) for s, a, e in times]
-    return columns
 
 
 def rows_of(unit: Unit) -> PostgresRows:

@@ -43,7 +43,7 @@ def in_schema(text: str, schema: str) -> str:
 
 
 @cache
-def _load(name: str, schema: str) -> str:
+def load_statement(name: str, schema: str = DEFAULT_SCHEMA) -> str:
     return in_schema((_FOLDER / f"{name}.sql").read_text(encoding="utf-8").strip(), schema)
 
 
@@ -54,7 +54,7 @@ class Statements:
         self.schema = require_schema(schema)
 
     def __getattr__(self, name: str) -> str:
-        text = _load(name.lower(), self.schema)
+        text = load_statement(name.lower(), self.schema)
         setattr(self, name, text)
         return text
 
@@ -76,7 +76,7 @@ def latest() -> int:
 
 def version(connection: Any, schema: str) -> int:
     """The version a database is in; 0 when it has nothing of ours."""
-    if connection.execute(_load("schema_exists", schema), (schema,)).fetchone() is None:
+    if connection.execute(load_statement("schema_exists", schema), (schema,)).fetchone() is None:
         return 0
     found = "SELECT coalesce(max(version), 0) FROM localqueue.lq_migrations"
     return int(connection.execute(in_schema(found, schema)).fetchone()[0])
@@ -109,7 +109,7 @@ def _one_up(connection: Any, schema: str, target: int) -> None:
             return
         if current == 0:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{require_schema(schema)}"')
-            connection.execute(_load("make_migrations", schema))
+            connection.execute(load_statement("make_migrations", schema))
         file = migration_files()[current]
         _run(connection, in_schema(file.read_text(encoding="utf-8"), schema))
         note = in_schema("INSERT INTO localqueue.lq_migrations (version, name) VALUES ($1, $2)", schema)
