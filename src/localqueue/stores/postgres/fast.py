@@ -275,6 +275,8 @@ class FastPaths(Notifies):
             rows.named.add(mark)
             if records:
                 rows.write_records(records, unit.now)
+            if not pairs:
+                return unit.now
             same = {"queue": queue, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
             columns = {name: [value] * len(pairs) for name, value in same.items()}
             payloads, are_text = zip(*pairs, strict=True)

@@ -214,12 +214,11 @@ class Reads(Calls):
         if row is None:
             return []
         values: tuple[Any, ...] = (row, None if after is None else self.ids.key_of(after) or 0, limit)
-        if state is None:
-            order, values = self.sql.SCAN, (*values, last)
-        elif CODE[state] < DEAD:
-            order, values = self.sql.SCAN_STATE, (*values, last, CODE[state])
+        code = None if state is None else CODE[state]
+        if code is None or code < DEAD:
+            order, values = self.sql.SCAN, (*values, code, last)
         else:
-            order, values = self.sql.SCAN_ENDED, (*values, CODE[state])
+            order, values = self.sql.SCAN_ENDED, (*values, code)
         return [stored_message(self.ids, found) for found in self._all(f"{self.sql.FULL_ROW} {order}", values)]
 
     def _splits(self, queue: str, parts: int) -> list[str]:

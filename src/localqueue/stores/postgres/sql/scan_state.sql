@@ -1,3 +1,0 @@
-WHERE m.queue = $1::int AND m.state = $5::int AND m.key > coalesce($2::bigint, 0)
-  AND m.key <= coalesce($4::bigint, 9223372036854775807)
-ORDER BY m.key LIMIT $3::bigint
