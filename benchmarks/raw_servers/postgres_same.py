@@ -14,8 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.types.numeric import Int8
 
-from localqueue.stores.postgres.migrations import migrate
-from localqueue.stores.postgres.statements import DEFAULT_SCHEMA, Statements
+from localqueue.stores.postgres.schema import DEFAULT_SCHEMA, Statements, migrate
 
 CHANNEL, TOKEN = "localqueue_bench", "bench"
 COPY = (

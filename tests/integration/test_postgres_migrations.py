@@ -11,7 +11,7 @@ import pytest
 
 from localqueue.errors import QueueStoreVersionError
 from localqueue.stores.port import Changes, NewMessage
-from localqueue.stores.postgres import PostgresQueueStore, migrations, statements
+from localqueue.stores.postgres import PostgresQueueStore, schema
 from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 from tests.servers import Postgres
@@ -36,7 +36,7 @@ def tables(url: str) -> list[str]:
 
 def version(url: str) -> int:
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
-        return migrations.version(connection, statements.DEFAULT_SCHEMA)
+        return schema.version(connection, schema.DEFAULT_SCHEMA)
 
 
 def _open_and_put(url: str, go: Any, answers: Any) -> None:
@@ -61,7 +61,7 @@ def test_eight_processes_open_an_empty_database_at_once(empty: str) -> None:
     with PostgresQueueStore(empty) as store:
         assert store.qsize("jobs") == 8
         assert store.check().ok
-    assert version(empty) == migrations.latest()
+    assert version(empty) == schema.latest()
 
 
 def test_up_down_and_up_again(empty: str) -> None:
@@ -70,8 +70,8 @@ def test_up_down_and_up_again(empty: str) -> None:
         store.put_one("jobs", "x", None)
     made = tables(empty)
     assert made
-    for step in reversed(range(migrations.latest())):
-        migrations.revert(empty, to=step)
+    for step in reversed(range(schema.latest())):
+        schema.revert(empty, to=step)
         assert version(empty) == step
     assert tables(empty) == []
     with psycopg.connect(empty) as connection:
@@ -90,7 +90,7 @@ def test_a_journal_from_before_it_kept_options_goes_on_with_them(empty: str) -> 
     with PostgresQueueStore(empty) as store:
         store.enable_journal()
         put(store)
-        migrations.revert(empty, to=3)
+        schema.revert(empty, to=3)
         put(store)
         assert store.qsize("jobs") == 2
     with PostgresQueueStore(empty) as store:
@@ -104,7 +104,7 @@ def test_a_crash_inside_a_migration_leaves_the_version_before(empty: str, monkey
         if "lq_claim" in script:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(migrations, "_run", crash)
+    monkeypatch.setattr(schema, "_run", crash)
     with pytest.raises(KeyboardInterrupt):
         PostgresQueueStore(empty)
     monkeypatch.undo()
@@ -116,19 +116,19 @@ def test_a_crash_inside_a_migration_leaves_the_version_before(empty: str, monkey
 
 def test_a_newer_schema_is_refused_and_left_alone(empty: str) -> None:
     PostgresQueueStore(empty).close()
-    newer = migrations.latest() + 1
+    newer = schema.latest() + 1
     with psycopg.connect(empty) as connection:
         connection.execute("INSERT INTO localqueue.lq_migrations (version, name) VALUES (%s, 'future')", (newer,))
     with pytest.raises(QueueStoreVersionError, match=f"version {newer}"):
         PostgresQueueStore(empty)
     with pytest.raises(QueueStoreVersionError, match="release that made it"):
-        migrations.revert(empty)
+        schema.revert(empty)
     assert version(empty) == newer
 
 
 def test_a_target_that_does_not_exist_is_refused(empty: str) -> None:
     with pytest.raises(ValueError, match="between 0 and"):
-        migrations.revert(empty, to=99)
+        schema.revert(empty, to=99)
 
 
 def test_two_schemas_of_one_database_do_not_meet(empty: str) -> None:
@@ -139,7 +139,7 @@ def test_two_schemas_of_one_database_do_not_meet(empty: str) -> None:
         assert [message.payload for message in two.scan("jobs")] == ["theirs"]
         assert len(one.events()) == 1 and two.events() == []
         assert one.channel != two.channel
-    migrations.revert(empty, schema="other_queues")
+    schema.revert(empty, schema="other_queues")
     with PostgresQueueStore(empty) as one:
         assert one.qsize("jobs") == 1
 

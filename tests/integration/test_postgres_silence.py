@@ -10,7 +10,7 @@ import pytest
 
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest
-from localqueue.stores.postgres import PostgresQueueStore, patience
+from localqueue.stores.postgres import PostgresQueueStore, libpq
 from localqueue.testing.steps import Background, new, put, put_many, state_of, take
 from tests.faults.proxy import Proxy
 from tests.servers import Postgres
@@ -33,7 +33,7 @@ def witness(postgres: Postgres) -> Iterator[PostgresQueueStore]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for an answer is over soon."""
-    monkeypatch.setattr(patience, "_BEYOND_LOCKS", 0.2)
+    monkeypatch.setattr(libpq, "_BEYOND_LOCKS", 0.2)
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "pooled"])

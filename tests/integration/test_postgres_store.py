@@ -21,6 +21,7 @@ from localqueue.errors import (
 )
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
 from localqueue.stores.postgres import PostgresQueueStore
+from localqueue.stores.postgres.rows import PostgresRows
 from localqueue.testing.steps import PATIENCE, Background, ack, counts, lease, new, put, put_many, take
 from tests.servers import Postgres, free_port
 
@@ -251,6 +252,52 @@ def test_an_ack_and_a_dependency_that_is_added_meanwhile_never_leave_a_message_w
         assert counts(store, "after") == {"ready": 1}
         assert ack(store, take(store, "after"))
     assert store.check().ok
+
+
+def test_a_value_that_no_column_can_hold_is_refused(store: PostgresQueueStore) -> None:
+    for messages in (
+        [new(store, priority=1 << 70, dedupe_key="d")],
+        [new(store, priority=1 << 70) for _ in range(300)],
+    ):
+        with pytest.raises(ValueError, match="can not store"):
+            store.commit(Changes(enqueue=messages))
+    with pytest.raises(ValueError):
+        store.commit(Changes(enqueue=[new(store, dedupe_key="d", codec="a\x00b")]))
+    assert counts(store) == {}
+
+
+def test_a_holder_that_is_acked_while_it_is_shown_is_no_duplicate(
+    store: PostgresQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, dedupe_key="d")
+    message = take(store)
+    look = PostgresRows.stored
+
+    def ack_first(rows: PostgresRows, keys: Any) -> Any:
+        store.ack_one("jobs", message.id, message.attempts)
+        return look(rows, keys)
+
+    monkeypatch.setattr(PostgresRows, "stored", ack_first)
+    (done,) = store.commit(Changes(enqueue=[new(store, dedupe_key="d")])).enqueued
+    assert done.outcome == "stored"
+    assert counts(store) == {"ready": 1}
+
+
+def test_a_put_on_a_key_does_not_keep_claims_from_the_head_of_it(
+    store: PostgresQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, ordering_key="k", dedupe_key="d")
+    fetch, leased = PostgresRows.fetch, []
+
+    def claim_meanwhile(rows: PostgresRows, wanted: Any) -> Any:
+        found = fetch(rows, wanted)
+        leased.append(take(store))
+        return found
+
+    monkeypatch.setattr(PostgresRows, "fetch", claim_meanwhile)
+    store.commit(Changes(enqueue=[new(store, ordering_key="k", dedupe_key="e")]))
+    assert len(leased) == 1
+    assert counts(store) == {"inflight": 1, "blocked": 1}
 
 
 def test_a_claim_is_a_walk_down_one_index_whatever_the_statistics_say(

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import PATIENCE
-from localqueue.stores.postgres.driver import without_password
+from localqueue.stores.postgres.errors import without_password
 
 if TYPE_CHECKING:
     import pyarrow as pa

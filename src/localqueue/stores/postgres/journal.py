@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.ids import Mint
-from localqueue.stores.postgres.reads import ReadsQueues
-from localqueue.stores.postgres.rows import from_json, text_or_none
-from localqueue.stores.postgres.tx import Tx
-from localqueue.stores.rules import check_retention, kept_options
+from localqueue.stores.engine.row import from_json
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.postgres.fast import FastPaths
+from localqueue.stores.postgres.reads import text_or_none
+from localqueue.stores.postgres.rows import PostgresRows, rows_of
+from localqueue.stores.rules import kept_options
 
 _SWITCH = "SELECT pg_advisory_xact_lock(1819373159, 0)"
 _TRIGGERS = "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = 'lq_journal_put'"
@@ -35,36 +36,23 @@ def _options(text: str | None) -> dict[str, Any] | None:
     return kept_options(**{"priority": 0, "delay": 0.0, "ttl": None, **found})
 
 
-class KeepsJournal(ReadsQueues):
-    """The journal's part of the port, for a store that writes through `_write`."""
+class KeepsJournal(FastPaths):
+    """The journal's part of the port."""
 
-    _write: Callable[..., Any]
-
-    def enable_journal(self, *, keep_seconds: float | None = None, keep_events: int | None = None) -> None:
-        check_retention(keep_seconds, keep_events)
-
-        def work(tx: Tx) -> None:
-            tx.execute(_SWITCH)
-            tx.run_sql(
-                "INSERT INTO localqueue.lq_journals (namespace, enabled, keep_seconds, keep_events) "
-                "VALUES ($1, true, $2, $3) ON CONFLICT (namespace) DO UPDATE SET enabled = true, "
-                "keep_seconds = excluded.keep_seconds, keep_events = excluded.keep_events",
-                (self.namespace_id, keep_seconds, keep_events),
-            )
-            if tx.execute(_TRIGGERS, (self.sql.here("localqueue.lq_messages"),)).fetchone() is None:
-                tx.connection.execute(self.sql.JOURNAL_ON)
-
-        self._write(work)
-
-    def disable_journal(self) -> None:
-        def work(tx: Tx) -> None:
-            tx.execute(_SWITCH)
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
+        def work(rows: PostgresRows) -> None:
+            rows.ask(_SWITCH)
+            if enabled:
+                rows.ask(self.sql.JOURNAL_KEEP, (self.namespace_id, keep_seconds, keep_events))
+                if not rows.ask_for(_TRIGGERS, (self.sql.here("localqueue.lq_messages"),)):
+                    rows.run_script(self.sql.JOURNAL_ON)
+                return
             off = "UPDATE localqueue.lq_journals SET enabled = false WHERE namespace = $1"
-            tx.run_sql(off, (self.namespace_id,))
-            if tx.run_sql("SELECT 1 FROM localqueue.lq_journals WHERE enabled LIMIT 1").fetchone() is None:
-                tx.connection.execute(self.sql.JOURNAL_OFF)
+            rows.ask(self.sql.here(off), (self.namespace_id,))
+            if not rows.ask_for(self.sql.here("SELECT 1 FROM localqueue.lq_journals WHERE enabled LIMIT 1")):
+                rows.run_script(self.sql.JOURNAL_OFF)
 
-        self._write(work)
+        self._write(lambda unit: work(rows_of(unit)))
 
     def journal_enabled(self) -> bool:
         find = self.sql.here("SELECT enabled FROM localqueue.lq_journals WHERE namespace = $1")
@@ -88,12 +76,8 @@ class KeepsJournal(ReadsQueues):
         return (last + 1 if first is None else first), last
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        def work(tx: Tx) -> int:
-            old = (
-                "DELETE FROM localqueue.lq_journal"
-                " WHERE namespace = $1 AND at <= $2 AND seq <= coalesce($3::bigint, seq)"
-            )
-            return int(tx.run_sql(old, (self.namespace_id, tx.now - older_than, through)).rowcount)
+        def work(unit: Unit) -> int:
+            values = (self.namespace_id, unit.now - older_than, through)
+            return int(rows_of(unit).ask(self.sql.PRUNE_EVENTS, values).rowcount)
 
-        removed: int = self._write(work)
-        return removed
+        return self._write(work)

@@ -1,40 +1,137 @@
-"""Reads: none of them changes anything."""
+"""Reads: none of them changes anything. And between rows and the port's messages.
+
+Users' text is stored as the bytes of its UTF-8, see the schema.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
-from localqueue.stores.postgres import maintain
-from localqueue.stores.postgres.calls import Calls
-from localqueue.stores.postgres.rows import raw, stored_message, text_or_none
-from localqueue.stores.postgres.tx import CODE, DEAD
-
-T = TypeVar("T")
+from localqueue.stores.engine.row import CODE, DEAD, from_json
+from localqueue.stores.port import (
+    INFLIGHT,
+    STATES,
+    CheckReport,
+    LeaseRequest,
+    Payload,
+    Record,
+    StoredMessage,
+    Subscriptions,
+)
+from localqueue.stores.postgres import check
+from localqueue.stores.postgres.connection import Calls
 
 _PAGES_OF_A_PART = 100  # by which the ends of a range are found
 _SAMPLE_OF_A_PART = 500  # messages: with fewer on those pages, all of the queue are looked at
 Execute = Callable[..., Any]
 
 
-class ReadsQueues(Calls):
+def raw(text: str) -> bytes:
+    """Text as it is stored; text that is no Unicode is a `ValueError`."""
+    return text.encode()
+
+
+def raw_or_none(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def text_or_none(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def raw_payload(payload: Payload) -> tuple[bytes, bool]:
+    """A payload and whether it was text."""
+    return (payload.encode(), True) if isinstance(payload, str) else (bytes(payload), False)
+
+
+def finished_attempts(history: str | None) -> list[rules.Attempt]:
+    """The entries that `lq_history` lists."""
+    if history is None:
+        return []
+    return [
+        rules.Attempt(
+            attempt, event, at, leased_at, None if by is None else bytes.fromhex(by).decode(), from_json(error)
+        )
+        for attempt, event, at, leased_at, by, error in json.loads(history)
+    ]
+
+
+def stored_message(ids: Mint, row: tuple[Any, ...]) -> StoredMessage:
+    """A message from a row of `full_row.sql`."""
+    (key, queue, state, payload, is_text, codec, priority, attempts, created_at, available_at, until, by, last_error,
+     failed_at, dedupe_key, ordering_key, expires_at, run, headers, waiting_on, since, forgiven,
+     history) = row[:23]  # fmt: skip
+    leased_by = text_or_none(by)
+    return StoredMessage(
+        id=ids.id_of(key),
+        queue=queue.decode(),
+        state=STATES[state],
+        payload=payload.decode() if is_text else payload,
+        codec=codec,
+        priority=priority,
+        attempts=attempts,
+        created_at=created_at,
+        available_at=available_at,
+        leased_until=until,
+        leased_by=leased_by,
+        last_error=from_json(last_error),
+        failed_at=failed_at,
+        dedupe_key=text_or_none(dedupe_key),
+        ordering_key=text_or_none(ordering_key),
+        expires_at=expires_at,
+        run_id=text_or_none(run),
+        headers=text_or_none(headers),
+        waiting_on=waiting_on,
+        history=rules.history(finished_attempts(history), attempts=attempts, leased_at=since, leased_by=leased_by),
+        forgiven=forgiven,
+    )
+
+
+def claimed_message(ids: Mint, request: LeaseRequest, row: tuple[Any, ...]) -> StoredMessage:
+    """A message that was just leased, from a row of `lq_claim`."""
+    (key, now, payload, is_text, codec, priority, attempts, created_at, available_at, headers, dedupe_key, ordering_key,
+     expires_at, run, last_error, failed_at, forgiven, history, record, version, updated_at) = row  # fmt: skip
+    by = request.leased_by
+    if history is None:
+        leased: dict[str, Any] = {"type": "leased", "at": now, "attempt": attempts}
+        if by is not None:
+            leased["leased_by"] = by
+        events: tuple[dict[str, Any], ...] = (leased,)
+    else:
+        events = rules.history(finished_attempts(history), attempts=attempts, leased_at=now, leased_by=by)
+    found = None
+    if record is not None and request.ledger is not None:
+        found = Record(request.ledger, f"{request.queue}:{dedupe_key.decode()}", record, version, updated_at)
+    return StoredMessage(
+        ids.id_of(key), request.queue, INFLIGHT, payload.decode() if is_text else payload, codec, priority, attempts,
+        created_at, available_at, now + request.timeout, by, from_json(last_error), failed_at,
+        text_or_none(dedupe_key), text_or_none(ordering_key), expires_at, text_or_none(run), text_or_none(headers),
+        0, events, forgiven, found,
+    )  # fmt: skip
+
+
+def record_of(row: tuple[Any, ...]) -> Record:
+    kind, key, value, version, updated_at = row
+    return Record(kind.decode(), key.decode(), value, version, updated_at)
+
+
+class Reads(Calls):
     """The reads of the port. A queue that nobody has used yet is simply empty."""
 
     ids: Mint
     namespace_id: int
     queue_ids: dict[str, int]
+    queue_names: dict[int, str]
 
     def _find_queue(self, name: str) -> int | None:
         known = self.queue_ids.get(name)
         if known is None:
-            row = self._one(
-                self.sql.here("SELECT id FROM localqueue.lq_queues WHERE namespace = $1 AND sha256(name) = sha256($2)"),
-                (self.namespace_id, raw(name)),
-            )
+            row = self._one(self.sql.FIND_QUEUE, (self.namespace_id, raw(name)))
             if row is None:
                 return None
             known = self.queue_ids[name] = row[0]
@@ -72,22 +169,16 @@ class ReadsQueues(Calls):
             if becomes >= 10:  # a timer that has passed: not what its row says any more
                 counts[state] -= count
             counts[becomes % 10] += count
-        here = self.sql.here
-        paused_at, dropped = execute(
-            here("SELECT paused_at, dropped FROM localqueue.lq_queues WHERE id = $1"), (queue,)
-        ).fetchone()
+        of_queue = self.sql.here("SELECT paused_at, dropped FROM localqueue.lq_queues WHERE id = $1")
+        paused_at, dropped = execute(of_queue, (queue,)).fetchone()
         inflight = [
             (text_or_none(by), count, first, total)
             for by, count, first, total in execute(self.sql.INFLIGHT, (queue, now)).fetchall()
         ]
         workers = [
             (worker.decode(), leases, last_seen, paused)
-            for worker, leases, last_seen, paused in execute(
-                here("SELECT worker, leases, last_seen, paused_at FROM localqueue.lq_workers "
-                     "WHERE queue = $1 ORDER BY worker"),
-                (queue,),
-            ).fetchall()
-        ]  # fmt: skip
+            for worker, leases, last_seen, paused in execute(self.sql.WORKERS, (queue,)).fetchall()
+        ]
         leased = sum(row[1] for row in inflight)
         return QueueStats(
             **{name: counts[CODE[name]] for name in STATES},
@@ -105,65 +196,32 @@ class ReadsQueues(Calls):
 
     def _oldest_ready_age(self, execute: Execute, queue: int, now: float) -> float:
         """Age of the message that has been available longest, counting those that are due but not claimed since."""
-        first = execute(self.sql.OLDEST_READY, (queue,)).fetchone()
-        (due,) = execute(
-            self.sql.here(
-                "SELECT min(due_at) FROM localqueue.lq_messages WHERE queue = $1 AND due_at <= $2 "
-                "AND (state = 2 OR (state = 1 AND (expires_at IS NULL OR expires_at > $2)))"
-            ),
-            (queue, now),
-        ).fetchone()
+        first = execute(self.sql.OLDEST, (queue, 1)).fetchone()
+        (due,) = execute(self.sql.FIRST_DUE, (queue, now)).fetchone()
         since = [at for at in (None if first is None else first[1], due) if at is not None]
         return max(0.0, now - min(since)) if since else 0.0
 
     def _prunable(self, queue: int, state: str, older_than: float) -> int:
         """How many messages of a state left delivery by then."""
-        count = (
-            "SELECT count(*) FROM localqueue.lq_messages WHERE queue = $1 AND state = $2 AND ended_at IS NOT NULL "
-            "AND ended_at <= coalesce($3::float8, extract(epoch FROM clock_timestamp())::float8) - $4::float8"
-        )
-        found = self._one(self.sql.here(count), (queue, CODE[state], self._given_now(), older_than))
+        found = self._one(self.sql.PRUNABLE, (queue, CODE[state], self._given_now(), older_than))
         assert found is not None
         return int(found[0])
 
-    def scan(
-        self,
-        queue: str,
-        *,
-        state: str | None = None,
-        after: str | None = None,
-        until: str | None = None,
-        limit: int | None = None,
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
     ) -> list[StoredMessage]:
-        last = rules.last_wanted(self.ids, state, until)
         row = self._find_queue(queue)
         if row is None:
             return []
-        where, order = "m.queue = $1", "m.key"
-        values: list[Any] = [row, limit, None if state is None else CODE[state]]
-        if state is not None:
-            where += " AND m.state = $3"
-            if CODE[state] >= DEAD:
-                where += " AND m.ended_at IS NOT NULL"
-                order = "m.ended_at, m.key"
+        values: tuple[Any, ...] = (row, None if after is None else self.ids.key_of(after) or 0, limit)
+        code = None if state is None else CODE[state]
+        if code is None or code < DEAD:
+            order, values = self.sql.SCAN, (*values, code, last)
         else:
-            where += " AND ($3::int IS NULL)"
-        if after is not None:
-            values.append(self.ids.key_of(after) or 0)
-            where += (
-                " AND m.key > $4"
-                if order == "m.key"
-                else " AND (m.ended_at, m.key) > (SELECT a.ended_at, a.key FROM localqueue.lq_messages AS a "
-                "WHERE a.key = $4)"
-            )
-        if last is not None:
-            values.append(last)
-            where += f" AND m.key <= ${len(values)}"
-        find = f"{self.sql.FULL_ROW} {self.sql.here(f'WHERE {where} ORDER BY {order} LIMIT $2::bigint')}"
-        return [stored_message(self.ids, found) for found in self._all(find, values)]
+            order, values = self.sql.SCAN_ENDED, (*values, code)
+        return [stored_message(self.ids, found) for found in self._all(f"{self.sql.FULL_ROW} {order}", values)]
 
-    def splits(self, queue: str, parts: int) -> list[str]:
-        rules.check_parts(parts)
+    def _splits(self, queue: str, parts: int) -> list[str]:
         row = self._find_queue(queue)
         if row is None:
             return []
@@ -183,10 +241,7 @@ class ReadsQueues(Calls):
         return [row[0].decode() for row in self._all(find, (self.namespace_id,))]
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
-        find = self.sql.here(
-            "SELECT name FROM localqueue.lq_runs WHERE namespace = $1 AND name > $2 ORDER BY name LIMIT $3::bigint"
-        )
-        return [row[0].decode() for row in self._all(find, (self.namespace_id, raw(after), limit))]
+        return [row[0].decode() for row in self._all(self.sql.RUNS, (self.namespace_id, raw(after), limit))]
 
     def run(self, run_id: str) -> RunStats | None:
         rows = self._all(self.sql.RUN, (self.namespace_id, raw(run_id)))
@@ -196,39 +251,30 @@ class ReadsQueues(Calls):
         return RunStats(run_id=run_id, total=rows[0][0], done=rows[0][1], **states)
 
     def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
-        where = self.sql.here(
-            "WHERE m.run = (SELECT r.id FROM localqueue.lq_runs AS r WHERE r.namespace = $1 "
-            "AND sha256(r.name) = sha256($2)) AND m.key > $3 ORDER BY m.key LIMIT $4::bigint"
-        )
         values = (self.namespace_id, raw(run_id), (after and self.ids.key_of(after)) or 0, limit)
-        return [stored_message(self.ids, row) for row in self._all(f"{self.sql.FULL_ROW} {where}", values)]
+        found = self._all(f"{self.sql.FULL_ROW} {self.sql.OF_RUN}", values)
+        return [stored_message(self.ids, row) for row in found]
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
         row, key = self._find_queue(queue), self.ids.key_of(message_id)
         if row is None or key is None:
             return []
-        find = self.sql.here(
-            "SELECT d.upstream FROM localqueue.lq_dependencies AS d JOIN localqueue.lq_messages AS m "
-            "ON m.key = d.dependent WHERE d.dependent = $1 AND m.queue = $2 ORDER BY d.upstream"
-        )
-        return [self.ids.id_of(found[0]) for found in self._all(find, (key, row))]
+        return [self.ids.id_of(found[0]) for found in self._all(self.sql.UPSTREAM, (key, row))]
 
     def record(self, kind: str, key: str) -> Record | None:
         row = self._one(self.sql.RECORD, (self.namespace_id, raw(kind), raw(key)))
-        return None if row is None else _record(row)
+        return None if row is None else record_of(row)
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        return [_record(row) for row in self._all(self.sql.RECORDS, (self.namespace_id, raw(kind), raw(after), limit))]
+        return [
+            record_of(row) for row in self._all(self.sql.RECORDS, (self.namespace_id, raw(kind), raw(after), limit))
+        ]
 
     def subscriptions(self, topic: str) -> Subscriptions:
         row = self._find_queue(topic)
         if row is None:
             return Subscriptions(0, ())
-        find = self.sql.here(
-            "SELECT q.subscriptions, s.subscriber FROM localqueue.lq_queues AS q LEFT JOIN localqueue.lq_subscriptions "
-            "AS s ON s.topic = q.id WHERE q.id = $1 ORDER BY s.n"
-        )
-        rows = self._all(find, (row,))
+        rows = self._all(self.sql.SUBSCRIPTIONS, (row,))
         return Subscriptions(rows[0][0], tuple(name.decode() for _, name in rows if name is not None))
 
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
@@ -244,9 +290,4 @@ class ReadsQueues(Calls):
         return found is not None and found[0] is not None
 
     def check(self) -> CheckReport:
-        return self._snapshot(lambda execute: maintain.check(execute, self.sql, self.namespace_id))
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    kind, key, value, version, updated_at = row
-    return Record(kind.decode(), key.decode(), value, version, updated_at)
+        return check.check(self)

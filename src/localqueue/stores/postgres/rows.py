@@ -1,102 +1,528 @@
-"""Between rows and the port's messages. Users' text is stored as the bytes of its UTF-8, see the schema."""
+"""The rows of a database: what the engine is given of them, and how what it decided is written down.
+
+One `PostgresRows` is one transaction. It holds the lock of every queue it decides about, so two of them never decide
+about the same queue at the same time. The everyday puts, claims and acks do not take it: they are single statements on
+single rows, and meet a transaction only at the row, which it locks before it reads it.
+
+What is written is sent with the next question, or with the commit, in one round trip.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
+from localqueue.errors import IdTaken, RecordConflict
+from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.port import INFLIGHT, STATES, LeaseRequest, Payload, Record, StoredMessage
+from localqueue.stores.engine.operations import note_removed
+from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.row import Row, to_json
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
+from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
+from localqueue.stores.postgres.libpq import Packed, array, copied
+from localqueue.stores.postgres.notify import queue_token, run_token, said
+from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
+
+if TYPE_CHECKING:
+    from localqueue.stores.postgres.fast import FastPaths
+
+_FIELDS = 22  # of a row
+
+# The types of the columns of statements that take many rows.
+_UPDATES = (
+    *("int8", "int2", "float8", "float8", "float8", "float8", "int4", "bool", "int4", "int4", "text", "float8"),
+)
+_ATTEMPTS = ("int8", "int4", "int4", "text", "float8", "float8", "bytea", "text")
+_RECORDS = ("bytea", "bytea", "bytea", "int8", "int8")
 
 
-def raw(text: str) -> bytes:
-    """Text as it is stored; text that is no Unicode is a `ValueError`."""
-    return text.encode()
+class Anew(Exception):
+    """Everything is to be undone and begun again, with the locks of these queues among the first.
+
+    Another transaction holds one of them, and to wait for it now could be a deadlock; or something that was seen is
+    gone.
+    """
+
+    def __init__(self, *queues: int) -> None:
+        super().__init__(*queues)
+        self.queues = queues
 
 
-def raw_or_none(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
-def text_or_none(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
-
-
-def raw_payload(payload: Payload) -> tuple[bytes, bool]:
-    """A payload and whether it was text."""
-    return (payload.encode(), True) if isinstance(payload, str) else (bytes(payload), False)
-
-
-def to_json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, separators=(",", ":"), default=str)
-
-
-def from_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
-def finished_attempts(history: str | None) -> list[rules.Attempt]:
-    """The entries that `lq_history` lists."""
-    if history is None:
-        return []
-    return [
-        rules.Attempt(
-            attempt, event, at, leased_at, None if by is None else bytes.fromhex(by).decode(), from_json(error)
-        )
-        for attempt, event, at, leased_at, by, error in json.loads(history)
-    ]
-
-
-def stored_message(ids: Mint, row: tuple[Any, ...]) -> StoredMessage:
-    """A message from a row of `full_row.sql`."""
-    (key, queue, state, payload, is_text, codec, priority, attempts, created_at, available_at, until, by, last_error,
-     failed_at, dedupe_key, ordering_key, expires_at, run, headers, waiting_on, since, forgiven,
-     history) = row[:23]  # fmt: skip
-    leased_by = text_or_none(by)
-    return StoredMessage(
-        id=ids.id_of(key),
-        queue=queue.decode(),
-        state=STATES[state],
-        payload=payload.decode() if is_text else payload,
-        codec=codec,
-        priority=priority,
-        attempts=attempts,
-        created_at=created_at,
-        available_at=available_at,
-        leased_until=until,
-        leased_by=leased_by,
-        last_error=from_json(last_error),
-        failed_at=failed_at,
-        dedupe_key=text_or_none(dedupe_key),
-        ordering_key=text_or_none(ordering_key),
-        expires_at=expires_at,
-        run_id=text_or_none(run),
-        headers=text_or_none(headers),
-        waiting_on=waiting_on,
-        history=rules.history(finished_attempts(history), attempts=attempts, leased_at=since, leased_by=leased_by),
-        forgiven=forgiven,
-    )
-
-
-def claimed_message(ids: Mint, request: LeaseRequest, row: tuple[Any, ...]) -> StoredMessage:
-    """A message that was just leased, from a row of `lq_claim`."""
-    (key, now, payload, is_text, codec, priority, attempts, created_at, available_at, headers, dedupe_key, ordering_key,
-     expires_at, run, last_error, failed_at, forgiven, history, record, version, updated_at) = row  # fmt: skip
-    by = request.leased_by
-    if history is None:
-        leased: dict[str, Any] = {"type": "leased", "at": now, "attempt": attempts}
-        if by is not None:
-            leased["leased_by"] = by
-        events: tuple[dict[str, Any], ...] = (leased,)
-    else:
-        events = rules.history(finished_attempts(history), attempts=attempts, leased_at=now, leased_by=by)
-    found = None
-    if record is not None and request.ledger is not None:
-        found = Record(request.ledger, f"{request.queue}:{dedupe_key.decode()}", record, version, updated_at)
-    return StoredMessage(
-        ids.id_of(key), request.queue, INFLIGHT, payload.decode() if is_text else payload, codec, priority, attempts,
-        created_at, available_at, now + request.timeout, by, from_json(last_error), failed_at,
-        text_or_none(dedupe_key), text_or_none(ordering_key), expires_at, text_or_none(run), text_or_none(headers),
-        0, events, forgiven, found,
+def row_of(found: Sequence[Any]) -> Row:
+    """A row of `row.sql`."""
+    (key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, until, since, by, most,
+     forgiven, waiting_on, dependents, history, run, ordering_key, dedupe_key, last_error,
+     failed_at) = found  # fmt: skip
+    return Row(
+        key, queue, state, priority, created_at, available_at, attempts, expires_at, ended_at, until, since,
+        None if by is None else by.decode(), most, forgiven, waiting_on, int(dependents), history, run,
+        None if ordering_key is None else ordering_key.decode(), None if dedupe_key is None else dedupe_key.decode(),
+        last_error, failed_at,
     )  # fmt: skip
+
+
+def claim_values(
+    store: FastPaths, queue: int, request: LeaseRequest, *, now: float | None, consume: bool
+) -> tuple[Any, ...]:
+    """The parameters of `lq_claim`, behind the first."""
+    name = request.queue
+    return (
+        now, queue, request.limit, float(request.timeout), raw_or_none(request.leased_by), request.max_attempts,
+        consume, request.counted, store.namespace_id, raw_or_none(request.ledger),
+        raw(name) if request.ledger is not None else b"", store.channel, queue_token(name),
+    )  # fmt: skip
+
+
+class PostgresRows:
+    """The engine's `Rows` inside a transaction on a connection, which holds the locks of the queues `held`.
+
+    None is for one that puts plain messages: nothing has to be decided about their queues.
+    """
+
+    journalled = False  # triggers write the journal
+
+    def __init__(self, store: FastPaths, connection: Any, now: float, held: set[int] | None) -> None:
+        self.store = store
+        self.sql = store.sql
+        self.new_queues: dict[str, int] = {}
+        self.named: set[str] = set()  # tokens of the queues and runs that this transaction was asked for by name
+        self._connection = connection
+        self._now = now
+        self._held = held
+        self._runs: set[int] = set()  # the runs among them
+        self.new_names: dict[int, str] = {}
+        self._gone: set[int] = set()
+        self._above: dict[int, list[int]] = {}  # what messages wait for, as far as it was looked up
+        self._unsent: list[tuple[str, Sequence[Any]]] = []
+
+    @property
+    def ids(self) -> Mint:
+        return self.store.ids
+
+    # talking to the server
+
+    def ask(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """The cursor of a statement that sees everything written before it."""
+        if not self._unsent:
+            return self._connection.execute(statement, values, binary=True)
+        with self._in_one_go():
+            self._send()
+            return self._connection.execute(statement, values, binary=True)
+
+    def ask_for(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.ask(statement, values).fetchall()
+        return rows
+
+    def tell(self, statement: str, *values: Any) -> None:
+        """Have a statement sent before whatever is asked next."""
+        self._unsent.append((statement, values))
+
+    def run_script(self, script: str) -> None:
+        """Several statements without parameters."""
+        self._connection.execute(script)
+
+    def copy(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Insert messages by COPY, given by columns."""
+        if self._unsent:
+            with self._in_one_go():
+                self._send()
+        names, pieces = copied([(name, COLUMNS[name], values) for name, values in columns.items()])
+        statement = f"COPY localqueue.lq_messages ({names}) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(self.sql.here(statement)) as copy:
+            for piece in pieces:
+                copy.write(piece)
+
+    def _in_one_go(self) -> AbstractContextManager[Any]:
+        pipeline: AbstractContextManager[Any] = self._connection.pipeline()
+        return pipeline
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for statement, values in unsent:
+            self._connection.execute(statement, values, binary=True)
+
+    def tokens(self, unit: Unit) -> set[str]:
+        """What those are woken by who wait for what this transaction changed."""
+        queues = {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
+        runs = unit.changed_runs - self._runs
+        if not runs:
+            return self.named | queues
+        find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
+        named = self.ask_for(find, (array("int4", list(runs)),))
+        return self.named | queues | {run_token(name.decode()) for (name,) in named}
+
+    def finish(self, tokens: set[str], *, commit: bool) -> None:
+        """Send what is left, tell others of it when it is committed, and commit it."""
+        if commit and not self._unsent:  # neither a channel nor a token has anything of a user's text
+            notify = f"SELECT pg_notify('{self.store.channel}', '{said(tokens)}'); " if tokens else ""
+            self._connection.execute(f"{notify}COMMIT")
+            return
+        with self._in_one_go():
+            self._send()
+            if tokens:
+                self._connection.execute("SELECT pg_notify($1, $2)", (self.store.channel, said(tokens)))
+            if commit:
+                self._connection.execute("COMMIT")
+
+    # queues
+
+    def queue(self, name: str) -> int:
+        known = self.find_queue(name)
+        if known is not None:
+            return known
+        values = (self.store.namespace_id, raw(name))
+        while True:
+            made = self.ask_for(self.sql.MAKE_QUEUE, values) or self.ask_for(self.sql.FIND_QUEUE, values)
+            if made:
+                return self._enter(name, int(made[0][0]))
+
+    def find_queue(self, name: str) -> int | None:
+        known = self.new_queues.get(name)
+        if known is None:
+            known = self.store.queue_ids.get(name)
+            if known is None:
+                found = self.ask_for(self.sql.FIND_QUEUE, (self.store.namespace_id, raw(name)))
+                if not found:
+                    return None
+                known = int(found[0][0])
+            self._enter(name, known)
+        return known
+
+    def _enter(self, name: str, queue: int) -> int:
+        self.hold([queue])
+        self.new_queues[name] = queue
+        self.new_names[queue] = name
+        self.named.add(queue_token(name))
+        return queue
+
+    def hold(self, queues: Iterable[int]) -> None:
+        """Make sure that no other transaction decides about these queues until this one is done."""
+        if self._held is None:
+            return
+        for queue in sorted(set(queues) - self._held):
+            ((got,),) = self.ask_for("SELECT pg_try_advisory_xact_lock(1819373157, $1::int)", (queue,))
+            if not got:
+                raise Anew(queue)
+            self._held.add(queue)
+
+    def queue_name(self, queue: int) -> str:
+        name = self.new_names.get(queue) or self.store.queue_names.get(queue)
+        if name is None:
+            find = self.sql.here("SELECT name FROM localqueue.lq_queues WHERE id = $1")
+            name = self.new_names[queue] = self.ask_for(find, (queue,))[0][0].decode()
+        return name
+
+    def subscription_version(self, topic: int) -> int:
+        find = self.sql.here("SELECT subscriptions FROM localqueue.lq_queues WHERE id = $1")
+        return int(self.ask_for(find, (topic,))[0][0])
+
+    # rows in
+
+    def fetch(self, wanted: Wanted) -> Found:
+        held = self._held
+        assert held is not None
+        behind = list(wanted.behind)
+        digests: list[bytes] = []
+        holders, heads = _by_queue(wanted.holders, digests), _by_queue(wanted.heads, digests)
+        values = (
+            array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
+            array("int8", list(wanted.dependents)), *holders, array("bytea", digests), *heads,
+            array("int4", list(held)), self._now,
+        )  # fmt: skip
+        rows: list[Row] = []
+        seen: list[Row] = []
+        edges: list[tuple[int, int]] = []
+        for *found, got, upstreams in self.ask_for(self.sql.FETCH, values):
+            row = row_of(found)
+            if got is None:
+                seen.append(row)
+                continue
+            if not got:
+                raise Anew(row.queue)
+            held.add(row.queue)
+            rows.append(row)
+            edges += [(upstream, row.key) for upstream in upstreams or ()]
+        return Found(rows, edges, seen)
+
+    def _rows(self, where: str, *values: Any) -> list[Row]:
+        """Rows, locked in the order of their keys."""
+        statement = self.sql.here(f"{self.sql.ROW} WHERE {where} ORDER BY m.key FOR UPDATE")
+        return [row_of(found) for found in self.ask_for(statement, values)]
+
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        while True:
+            found = self.ask_for(self.sql.DUE, (queue, now, limit))
+            if len(found) == limit or not found or found[0][-1] < limit:  # else some have been moved on meanwhile
+                rows = [row_of(one[:_FIELDS]) for one in found]
+                return sorted(rows, key=lambda row: (row.due_at or 0.0, row.key))
+
+    def oldest(self, queue: int, limit: int) -> list[Row]:
+        while True:
+            keys = [key for key, _ in self.ask_for(self.sql.OLDEST, (queue, limit))]
+            rows = self._rows("m.key = ANY ($1::bigint[]) AND m.state = 0", array("int8", keys)) if keys else []
+            if len(rows) == len(keys):  # else some have been leased meanwhile
+                return sorted(rows, key=lambda row: (row.available_at, row.key))
+
+    def oldest_blocked(self, queue: int) -> Row | None:
+        rows = [row_of(found) for found in self.ask_for(f"{self.sql.ROW} {self.sql.OLDEST_BLOCKED}", (queue,))]
+        return rows[0] if rows else None
+
+    def load(self, queue: int, now: float, up_to: int) -> int:
+        return int(self.ask_for(self.sql.LOAD_UP_TO, (queue, now, up_to))[0][0])
+
+    def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
+        wanted = list(dependents)
+        missing = [key for key in wanted if key not in self._above]
+        if missing:
+            # Two commits that close a circle from both ends would not see each other's edge.
+            self.tell("SELECT pg_advisory_xact_lock(1819373158, $1::int)", self.store.namespace_id)
+            self._above.update({key: [] for key in missing})
+            for upstream, dependent in self.ask_for(self.sql.UPSTREAMS, (missing,)):
+                self._above.setdefault(upstream, [])
+                above = self._above.setdefault(dependent, [])
+                if upstream not in above:
+                    above.append(upstream)
+        return [(upstream, key) for key in wanted for upstream in self._above[key]]
+
+    def removed(self, keys: Iterable[int]) -> set[int]:
+        find = self.sql.here("SELECT key FROM localqueue.lq_removed WHERE key = ANY ($1::bigint[])")
+        return {key for (key,) in self.ask_for(find, (list(keys),))}
+
+    def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
+        wanted = set(keys) - self._gone
+        rows = self.ask_for(f"{self.sql.FULL_ROW} WHERE m.key = ANY ($1::bigint[])", (list(wanted),))
+        if len(rows) < len(wanted):  # one was only seen, and has been acked since: it is no duplicate any more
+            raise Anew
+        return {row[0]: stored_message(self.ids, row) for row in rows}
+
+    def ended(self, queue: int, state: int) -> list[Row]:
+        rows = self._rows("m.queue = $1 AND m.state = $2 AND m.ended_at IS NOT NULL", queue, state)
+        return sorted(rows, key=lambda row: (row.ended_at or 0.0, row.key))
+
+    # runs
+
+    def runs(self, names: Iterable[str]) -> dict[str, Run]:
+        wanted = sorted(names)
+        self.named.update(map(run_token, wanted))
+        found = self.ask_for(self.sql.ENTER_RUNS, (self.store.namespace_id, list(map(raw, wanted))))
+        self._runs.update(run for _, run, _ in found)
+        return {name.decode(): Run(run, cancelled) for name, run, cancelled in found}
+
+    def cancel(self, name: str, now: float) -> list[Row]:
+        run = (self.store.namespace_id, raw(name))
+        # Queues come before the run: whoever acks one of its messages locks the queue and then the run.
+        self.hold(queue for (queue,) in self.ask_for(self.sql.QUEUES_OF_RUN, run))
+        found = self.ask_for(self.sql.CANCEL_RUN, (*run, now))
+        if not found:
+            return []
+        self.named.add(run_token(name))
+        rows = self._rows("m.run = $1 AND m.state < 5", found[0][0])
+        self.hold(row.queue for row in rows)
+        return rows[::-1]
+
+    # rows out
+
+    def write(self, writes: Writes, now: float) -> None:
+        sql, tell = self.sql, self.tell
+        if writes.inserts:
+            self._insert(writes.inserts)
+        if writes.edges:
+            tell(sql.INSERT_EDGES, *_columns(("int8", "int8"), writes.edges))
+            self._above.clear()
+        if writes.attempts:
+            self._remember([(row.key, n, attempt) for row, n, attempt in writes.attempts])
+        if writes.updates:
+            self._update(writes.updates.values())
+        if writes.removed:
+            self._mark_removed(writes.removed)
+        if writes.deletes:
+            self._delete(writes)
+        if writes.freed:
+            tell(sql.here("DELETE FROM localqueue.lq_dependencies WHERE upstream = ANY ($1::bigint[])"), writes.freed)
+            self._above.clear()
+        if writes.forgotten:
+            self._forget_edges(writes.forgotten)
+        if writes.runs:
+            runs = sorted(writes.runs.items())
+            counts = [(run, change.total, change.done) for run, change in runs]
+            tell(sql.COUNT_RUNS, *_columns(("int4", "int4", "int4"), counts))
+        if writes.dropped:
+            tell(sql.COUNT_DROPPED, *_columns(("int4", "int4"), sorted(writes.dropped.items())))
+
+    def write_batch(self, batch: Batch) -> None:
+        if len(batch.keys) < COPY_FROM:
+            self._insert(batch.inserts())
+        else:
+            self.copy(batch_columns(batch))
+
+    def _insert(self, inserts: Sequence[Insert]) -> None:
+        """Messages come after the attempts that they had elsewhere, so that the journal does not take those for new."""
+        past = [
+            (row.key, n, attempt)
+            for row, message in inserts
+            if message.past is not None
+            for n, attempt in enumerate(rules.attempts_of(message.past.history), 1)
+        ]
+        if past:
+            self._remember(past)
+        columns = message_columns(inserts)
+        if len(inserts) < COPY_FROM:
+            self.tell(self.sql.INSERT_MESSAGES, *(array(COLUMNS[name], values) for name, values in columns.items()))
+        else:
+            self.copy(columns)
+
+    def _remember(self, attempts: Sequence[tuple[int, int, rules.Attempt]]) -> None:
+        rows = [
+            (key, n, one.attempt, one.event, one.at, one.leased_at, raw_or_none(one.leased_by), to_json(one.error))
+            for key, n, one in attempts
+        ]
+        self.tell(self.sql.INSERT_ATTEMPTS, *_columns(_ATTEMPTS, rows))
+        old = [(key, n - HISTORY_LIMIT) for key, n, _ in attempts if n > HISTORY_LIMIT]
+        if old:
+            self.tell(self.sql.FORGET_ATTEMPTS, *_columns(("int8", "int4"), old))
+
+    def _update(self, rows: Iterable[Row]) -> None:
+        cells = [
+            (
+                row.key, row.state, row.available_at, row.due_at, row.ended_at, row.expires_at, row.waiting_on,
+                row.dependents > 0, row.forgiven, row.history, row.last_error, row.failed_at,
+            )
+            for row in sorted(rows, key=lambda row: row.key)
+        ]  # fmt: skip
+        self.tell(self.sql.UPDATE_MESSAGES, *_columns(_UPDATES, cells))
+
+    def _mark_removed(self, why: dict[int, str]) -> None:
+        codes = [(key, JOURNAL_CODES[event]) for key, event in why.items()]
+        self.tell(self.sql.MARK_REMOVED, *_columns(("int8", "int2"), codes), self.store.namespace_id)
+
+    def _delete(self, writes: Writes) -> None:
+        keys = sorted(writes.deletes)
+        self._gone.update(keys)
+        self.tell(self.sql.here("DELETE FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[])"), keys)
+        remembered = [key for key, row in writes.deletes.items() if row.history]
+        if remembered:
+            self._forget_attempts(remembered)
+
+    def _forget_attempts(self, keys: Sequence[int]) -> None:
+        self.tell(self.sql.here("DELETE FROM localqueue.lq_attempts WHERE message = ANY ($1::bigint[])"), keys)
+
+    def _forget_edges(self, dependents: Sequence[int]) -> None:
+        forget = "DELETE FROM localqueue.lq_dependencies WHERE dependent = ANY ($1::bigint[])"
+        self.tell(self.sql.here(forget), dependents)
+        self._above.clear()
+
+    def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
+        """A version is never used again, so a stale `expect` can not match by chance."""
+        versions = [0 if write.value is None else self.ids.reserve() for write in writes]
+        cells = [
+            (raw(write.kind), raw(write.key), write.value, version, write.expect)
+            for write, version in zip(writes, versions, strict=True)
+        ]
+        done = self.ask_for(self.sql.WRITE_RECORDS, (self.store.namespace_id, now, *_columns(_RECORDS, cells)))
+        for write, (as_expected,) in zip(writes, done, strict=True):
+            if not as_expected:
+                found = self.ask_for(self.sql.RECORD, (self.store.namespace_id, raw(write.kind), raw(write.key)))
+                raise RecordConflict(
+                    f"record {write.key!r} of kind {write.kind!r} is in version {found[0][3] if found else 0}, not "
+                    f"{write.expect}; nothing was changed"
+                )
+        return versions
+
+    def timers_settled(self, queue: int) -> None:
+        """The next timer is found by an index."""
+
+    # claiming
+
+    def paused(self, queue: int, worker: str | None) -> bool:
+        return bool(self.ask_for(self.sql.PAUSED, (queue, raw_or_none(worker)))[0][0])
+
+    def claimable(self, queue: int, now: float) -> bool:
+        """`lq_claim` wants all timers settled."""
+        return False
+
+    def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        rows = self.ask_for(self.sql.CLAIM, claim_values(self.store, queue, request, now=now, consume=False))
+        if any(row[0] is None for row in rows):  # a lease as short as nothing has ended meanwhile
+            raise Anew
+        return [claimed_message(self.ids, request, row) for row in rows]
+
+    # operations
+
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        remove = "DELETE FROM localqueue.lq_subscriptions WHERE topic = $1 AND sha256(subscriber) = sha256($2::bytea)"
+        statement = self.sql.SUBSCRIBE if wanted else self.sql.here(remove)
+        changed = bool(self.ask(statement, (topic, raw(subscriber))).rowcount)
+        if changed:
+            grow = "UPDATE localqueue.lq_queues SET subscriptions = subscriptions + 1 WHERE id = $1"
+            self.tell(self.sql.here(grow), topic)
+        return changed
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        """Pause the queue, or one worker on it; without a time, resume it."""
+        if worker is None:
+            self.tell(self.sql.here("UPDATE localqueue.lq_queues SET paused_at = $2 WHERE id = $1"), queue, at)
+        else:
+            self.tell(self.sql.PAUSE_WORKER, queue, raw(worker), at)
+
+    def remove(self, unit: Unit, where: str, values: Sequence[Any], why: str) -> int:
+        """Delete messages with what belongs to them, and remember that they were not acked; how many there were."""
+        if unit.observed:
+            rows = self._rows(where, *values)
+            note_removed(unit, rows, why)
+            keys = [row.key for row in rows]
+        else:
+            find = f"SELECT m.key FROM localqueue.lq_messages AS m WHERE {where} ORDER BY m.key FOR UPDATE"
+            keys = [key for (key,) in self.ask_for(self.sql.here(find), values)]
+        if keys:
+            self._mark_removed(dict.fromkeys(keys, why))
+            self.tell(self.sql.here("DELETE FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[])"), keys)
+            self._forget_attempts(keys)
+            self._forget_edges(keys)
+        return len(keys)
+
+    def clear(self, queue: int) -> None:
+        """Let a queue whose messages are all gone be as if it had never had one."""
+        here = self.sql.here
+        self.tell(here("DELETE FROM localqueue.lq_workers WHERE queue = $1 AND paused_at IS NULL"), queue)
+        self.tell(here("UPDATE localqueue.lq_workers SET leases = 0, last_seen = NULL WHERE queue = $1"), queue)
+        self.tell(here("UPDATE localqueue.lq_queues SET dropped = 0 WHERE id = $1"), queue)
+
+
+def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
+    keys = list(keys)
+    return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
+
+
+def _by_queue(keys: Iterable[Key], digests: list[bytes]) -> list[Packed]:
+    """Queues, and where in the list, counted from 1, the digests of their keys begin and end."""
+    names: dict[int, list[str]] = {}
+    for queue, name in keys:
+        names.setdefault(queue, []).append(name)
+    places = []
+    for queue, named in names.items():
+        first = len(digests) + 1
+        digests += [sha256(name.encode()).digest() for name in named]
+        places.append((queue, first, len(digests)))
+    return _columns(("int4", "int4", "int4"), places) if places else [array("int4", [])] * 3
+
+
+def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed]:
+    return [array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
+
+
+def rows_of(unit: Unit) -> PostgresRows:
+    assert isinstance(unit.rows, PostgresRows)
+    return unit.rows
+
+
+def id_taken(error: BaseException) -> IdTaken | None:
+    """What a collision of keys is to the caller."""
+    if errors.constraint_of(error) in ("lq_messages_pkey", "lq_attempts_pkey"):
+        return IdTaken("a message id of this commit is in use")
+    return None

@@ -1,43 +1,32 @@
 """`PostgresQueueStore`: the store port on a PostgreSQL database.
 
-The hot paths (put, claim, ack, and a worker's step of many acks and the next claim) are one statement each, and so one
-round trip and one commit; everything else is a transaction of several statements in a `Tx`.
+The fast paths (put, claim, ack, and a worker's step of many acks and the next claim) are one statement each, and so one
+round trip and one commit; everything else is a transaction in which the engine decides.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
-from localqueue.errors import IdTaken
-from localqueue.ids import IdRange, Mint
+from localqueue.events.event import PRUNED, PURGED
+from localqueue.ids import Mint
 from localqueue.stores import fork
-from localqueue.stores.observing import Observed
-from localqueue.stores.port import (
-    Changes,
-    Committed,
-    Lease,
-    Payload,
-    RecordWrite,
-)
-from localqueue.stores.postgres import backing_up, connecting, driver, joining, migrations, operate
-from localqueue.stores.postgres import lease as leasing
-from localqueue.stores.postgres.bulk import COPY_FROM, copy_batch
-from localqueue.stores.postgres.hot import HotPaths
+from localqueue.stores.engine import operations
+from localqueue.stores.engine.row import CODE
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.port import Changes, Committed, Lease
+from localqueue.stores.postgres import backup, connection, errors, guest, schema
+from localqueue.stores.postgres.connection import Pool
 from localqueue.stores.postgres.journal import KeepsJournal
-from localqueue.stores.postgres.listening import ListensToQueues
-from localqueue.stores.postgres.pool import Pool, roll_back
-from localqueue.stores.postgres.rows import raw, raw_payload
-from localqueue.stores.postgres.statements import DEFAULT_SCHEMA, Statements
-from localqueue.stores.postgres.tokens import queue_token
-from localqueue.stores.postgres.tx import LockNeeded, Tx
-
-T = TypeVar("T")
+from localqueue.stores.postgres.notify import queue_token
+from localqueue.stores.postgres.reads import raw
+from localqueue.stores.postgres.rows import rows_of
+from localqueue.stores.postgres.schema import DEFAULT_SCHEMA, Statements
 
 
-class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
+class PostgresQueueStore(KeepsJournal):
     """Queue store in a PostgreSQL database (14 or newer), shared by any number of processes and hosts.
 
     `url` is `postgresql://user:password@host:5432/database`. The tables live in a schema of their own, `schema`, and
@@ -51,7 +40,8 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
     those who wait look at the store ten times a second instead of being woken. Nor can a server be asked there whether
     it is at work: a call that takes longer than `timeout` fails, be it a purge of millions of messages.
 
-    Safe to share between threads and to carry over a fork.
+    With `read_only` the store is opened to look, on a standby if need be: nothing is made or changed. Safe to share
+    between threads and to carry over a fork.
     """
 
     def __init__(
@@ -66,29 +56,24 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         pooled: bool = False,
         listen_url: str | None = None,
         connections: int = 10,
+        read_only: bool = False,
     ) -> None:
-        if durability not in ("process", "power"):
-            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
-        if not namespace:
-            raise ValueError("namespace cannot be empty")
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         if connections < 1:
             raise ValueError(f"connections must be at least 1, not {connections}")
-        super().__init__()
-        self._driver_error = driver.load().Error
-        self._url = driver.without_password(url)
-        self._info = connecting.conninfo(url, timeout=timeout, pooled=pooled)
+        self._driver_error = errors.load().Error
+        self._url = errors.without_password(url)
+        self._info = connection.conninfo(url, timeout=timeout, pooled=pooled, read_only=read_only)
         self._listen_info: str | None = None
         if listen_url is not None:
-            self._listen_info = connecting.conninfo(listen_url, timeout=timeout, pooled=False)
+            self._listen_info = connection.conninfo(listen_url, timeout=timeout, pooled=False)
         elif not pooled:
             self._listen_info = self._info
         self.sql = Statements(schema)
-        self.durability = durability
-        self._namespace = namespace
         self._clock = clock
         self._timeout = timeout
-        self._lock_timeout = connecting.lock_timeout(timeout)
-        self._end_if_idle = f"SET LOCAL idle_in_transaction_session_timeout = {connecting.idle_timeout(timeout)}"
+        self._lock_timeout = connection.lock_timeout(timeout)
+        self._end_if_idle = f"SET LOCAL idle_in_transaction_session_timeout = {connection.idle_timeout(timeout)}"
         self._pooled = pooled
         self._size = connections
         self._pool = self._new_pool()
@@ -101,40 +86,38 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
 
     def _new_pool(self) -> Pool:
         info, pooled, timeout = self._info, self._pooled, self._timeout
-        return Pool(lambda: connecting.connect(info, pooled=pooled, timeout=timeout), self._url, self._size, timeout)
+        return Pool(lambda: connection.connect(info, pooled=pooled, timeout=timeout), self._url, self._size, timeout)
 
     def _open(self) -> None:
-        def work() -> tuple[int, int]:
-            with self._pool.connection() as connection:
-                found = connecting.look(connection, self.sql, self._namespace)
-                connecting.require_writable(found, self._url)
-                if not self._pooled:
-                    connecting.require_session(found, self._url)
-                if self.durability == "power":
-                    connecting.require_durability(found, self._url)
-                if found.version != migrations.latest():
-                    migrations.migrate(connection, self.sql.schema, self._url)
-                return found.namespace or connecting.namespace(connection, self.sql, self._namespace)
-
-        self.namespace_id, secret = self._patiently(work)
+        self.namespace_id, secret = self._patiently(self._find_or_make)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
         self.ids = Mint(secret)
         self.queue_ids: dict[str, int] = {}
-        self._prepare_hot_paths(pooled=self._pooled)
+        self.queue_names: dict[int, str] = {}
+        self._prepare_fast_paths(pooled=self._pooled)
         self.place: tuple[Any, ...] | None = None  # which database on which server, once somebody has asked
         self._start_listening()
 
-    @property
-    def namespace(self) -> str:
-        return self._namespace
+    def _find_or_make(self) -> tuple[int, int]:
+        """The row of the namespace and its secret."""
+        with self._pool.connection() as one:
+            found = schema.look(one, self.sql, self._namespace)
+            if not self._pooled:
+                schema.require_session(found, self._url)
+            if self.read_only:
+                if found.standby:
+                    self._listen_info = None  # a standby takes no LISTEN
+                return schema.require_there(found, self.sql, self._namespace, self._url)
+            schema.require_writable(found, self._url)
+            if self.durability == "power":
+                schema.require_durability(found, self._url)
+            if found.version != schema.latest():
+                schema.migrate(one, self.sql.schema, self._url)
+            return found.namespace or schema.namespace(one, self.sql, self._namespace)
 
     @property
     def url(self) -> str:
-        """Where the store is, without any password."""
         return self._url
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r}, namespace={self._namespace!r})"
 
     def now(self) -> float:
         if self._clock is not None:
@@ -143,139 +126,80 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         assert found is not None
         return float(found[0])
 
-    def mint(self, count: int = 1) -> list[str]:
-        return self.ids.take(count)
-
     def commit_within(self, connection: Any, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's `psycopg.Connection` to the same database."""
-        return joining.commit_within(self, connection, changes)
+        self._require_writable()
+        return guest.commit_within(self, connection, changes)
 
     def find_place(self) -> tuple[Any, ...] | None:
         """The database this store is in, as it is known now: a server that was restarted is another one."""
-        self.place = self._one(joining.PLACE, ())
+        self.place = self._one(self.sql.PLACE, ())
         return self.place
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
-        row = self._queue_id(queue)
-        mark = queue_token(queue)
-        pairs = [raw_payload(payload) for payload in payloads]
-        while True:
-            first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
-            try:
-                if len(pairs) < COPY_FROM and not records:
-                    values = (self._given_now(), row, codec, list(keys), [p[0] for p in pairs], [p[1] for p in pairs])
-                    at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
-                else:
-                    at = self._patiently(lambda: copy_batch(self, row, keys, pairs, codec, mark, records))  # noqa: B023
-                break
-            except IdTaken:
-                continue
-        self._wake.touched((mark,))
-        return IdRange(self.ids, keys), at
-
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
+        self._require_writable()
         self._pool.require_open()
-        names = {one.queue for one in leases}
-        queue_ids = {name: row for name in names if (row := self._find_queue(name)) is not None}
-        values = leasing.renew_values(self, queue_ids, leases, timeout, self._given_now())
-        renewed: dict[tuple[int | None, int], float] = {}
-        if values[2]:
-            rows = self._do(self.sql.RENEW_LEASES, values, again=True).fetchall()
-            renewed = {(key, attempts): until for key, attempts, until in rows}
-            self._wake.touched(map(queue_token, names))
-        return [renewed.get((self.ids.key_of(one.id), one.token)) if one.queue in queue_ids else None for one in leases]
-
-    # transactions of several statements
-
-    def _write(self, work: Callable[[Tx], T], queues: Sequence[str] = ()) -> T:
-        """Run work in a transaction that holds these queues, then wake whoever waits for what it changed."""
-        seen = self._watched.seen
-        needed: set[int] = set()
-
-        def attempt() -> tuple[T, Tx]:
-            while True:
-                known = needed | {row for name in queues if (row := self.queue_ids.get(name)) is not None}
-                with self._pool.connection() as connection:
-                    now = self._begin(connection, known)
-                    tx = Tx(self, connection, now, known, observed=seen is not None)
-                    try:
-                        for name in queues:
-                            tx.queue_id(name)
-                        result = work(tx)
-                    except LockNeeded as lock:
-                        needed.add(lock.queue)
-                        roll_back(connection)
-                        continue
-                    tx.commit()
-                    return result, tx
-
-        result, tx = self._patiently(attempt)
-        self.queue_ids.update(tx.new_queues)
-        self._wake.touched(tx.touched)
-        if seen is not None:
-            seen += tx.transitions
-        return result
-
-    def _begin(self, connection: Any, queues: set[int]) -> float:
-        """Begin a transaction that holds these queues; the time in it.
-
-        One round trip without a pipeline: behind one the server would not end a transaction that idles. Only numbers
-        are written into the text.
-        """
-        now = self._given_now()
-        given = "NULL" if now is None else repr(float(now))
-        locked = ",".join(map(str, sorted(queues)))
-        cursor = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; {self._end_if_idle}; "
-            + self.sql.here(f"SELECT localqueue.lq_begin({given}, ARRAY[{locked}]::int[], '{self._lock_timeout}')")
+        queues = {name: row for name in {one.queue for one in leases} if (row := self._find_queue(name)) is not None}
+        keys = [self.ids.key_of(one.id) if one.queue in queues else None for one in leases]
+        held = sorted(
+            (key, queues[one.queue], one.token) for key, one in zip(keys, leases, strict=True) if key is not None
         )
-        while cursor.nextset():
-            pass
-        return float(cursor.fetchone()[0])
-
-    def _queue_id(self, name: str) -> int:
-        """The row of a queue, made on first use in a transaction of its own."""
-        return self._find_queue(name) or self._write(lambda tx: tx.queue_id(name))
+        if not held:
+            return [None] * len(leases)
+        values = (self._given_now(), float(timeout), *map(list, zip(*held, strict=True)))
+        found = self._do(self.sql.RENEW_LEASES, values, again=True).fetchall()
+        self._wake.touched(map(queue_token, queues))
+        renewed = {(key, attempts): until for key, attempts, until in found}
+        return [renewed.get((key, one.token)) for key, one in zip(keys, leases, strict=True)]
 
     # operations
 
-    def subscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, True), [topic])
-
-    def unsubscribe(self, topic: str, subscriber: str) -> bool:
-        return self._write(lambda tx: operate.set_subscription(tx, topic, subscriber, False), [topic])
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
+        return self._write(lambda unit: rows_of(unit).subscribe(unit.rows.queue(topic), subscriber, wanted), [topic])
 
     def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda tx: operate.requeue(tx, queue, ids, delay), [queue])
+        return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        if not dry_run:
+            self._require_writable()
+        number = self._find_queue(queue)
+        if number is None:
+            return 0
         if dry_run:
-            row = self._find_queue(queue)
-            return 0 if row is None else self._prunable(row, state, older_than)
-        return self._write(lambda tx: operate.prune(tx, queue, state, older_than), [queue])
+            return self._prunable(number, state, older_than)
+
+        def work(unit: Unit) -> int:
+            where = "m.queue = $1 AND m.state = $2 AND m.ended_at IS NOT NULL AND m.ended_at <= $3"
+            return rows_of(unit).remove(unit, where, (number, CODE[state], unit.now - older_than), PRUNED)
+
+        return self._write(work, [queue])
 
     def purge(self, queue: str) -> int:
-        return self._write(lambda tx: operate.purge(tx, queue), [queue])
+        def work(unit: Unit) -> int:
+            number, rows = unit.rows.queue(queue), rows_of(unit)
+            removed = rows.remove(unit, "m.queue = $1", (number,), PURGED)
+            rows.clear(number)
+            return removed
+
+        return self._write(work, [queue])
 
     def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda tx: operate.cancel_run(tx, run_id))
+        return self._write(lambda unit: operations.cancel_run(unit, run_id))
 
-    def pause(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, True), [queue])
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
+        def work(unit: Unit) -> None:
+            rows_of(unit).pause(unit.rows.queue(queue), worker, unit.now if paused else None)
 
-    def resume(self, queue: str, *, worker: str | None = None) -> None:
-        self._write(lambda tx: operate.set_paused(tx, queue, worker, False), [queue])
+        self._write(work, [queue])
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        values = (self._queue_id(queue), raw(worker_id), self._given_now(), leases)
-        self._do(self.sql.here(operate.HEARTBEAT), values)
+        self._require_writable()
+        self._do(self.sql.HEARTBEAT, (self._queue_id(queue), raw(worker_id), self._given_now(), leases))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         self._pool.require_open()
-        backing_up.backup(self, os.fspath(path))
+        backup.backup(self, os.fspath(path))
 
     # life
 
@@ -287,14 +211,6 @@ class PostgresQueueStore(HotPaths, KeepsJournal, ListensToQueues, Observed):
         self._pool.close()
         self._stop_listening()
         self._wake.stir()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # fork: a connection belongs to the process that made it
 

@@ -1,0 +1,120 @@
+"""The `psycopg` package, imported when a store is opened, and its errors turned into ours."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from localqueue.errors import (
+    QueueStoreError,
+    QueueStoreFullError,
+    QueueStoreLockedError,
+    QueueStoreReadOnlyError,
+    QueueStoreUnavailableError,
+)
+
+#: Raised by our own functions when there is more to do than they do.
+_MORE_TO_DO = "LQ001"
+
+#: The statement was rolled back whole because of what others did at the same time: it can be tried again.
+_TRY_AGAIN = {"40001", "40P01"}
+_NO_ROOM = {"53000", "53100", "53200"}
+_LOCK_TIMEOUT = "55P03"
+_READ_ONLY = {"25006"}
+_TOO_MANY = "53300"
+_IDLE_TOO_LONG = "25P03"
+_STATEMENT_GONE = {"26000", "42P05"}  # a prepared statement is not there, or is there already
+
+
+def load() -> Any:
+    """The driver, or a `RuntimeError` that says how to install it."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise RuntimeError(
+            'PostgreSQL support requires the optional dependency; install with `pip install "localqueue[postgres]"`'
+        ) from error
+    return psycopg
+
+
+def sqlstate(error: BaseException) -> str:
+    return getattr(error, "sqlstate", None) or getattr(getattr(error, "diag", None), "sqlstate", None) or ""
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether a deadlock or a conflict with others rolled the transaction back."""
+    return sqlstate(error) in _TRY_AGAIN
+
+
+def is_more_to_do(error: BaseException) -> bool:
+    """Whether one of our functions left something to the long way."""
+    return sqlstate(error) == _MORE_TO_DO
+
+
+def constraint_of(error: BaseException) -> str:
+    """The constraint or unique index that was violated."""
+    return getattr(getattr(error, "diag", None), "constraint_name", None) or ""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the server went away, as opposed to having refused something."""
+    state = sqlstate(error)
+    if state:
+        return state.startswith(("08", "57P")) or state == _IDLE_TOO_LONG
+    return type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
+
+
+def without_password(url: str) -> str:
+    """The address with no secret in it, neither before the host nor among the parameters."""
+    parts = urlsplit(url)
+    if not parts.scheme:  # the form "host=... password=..."
+        return " ".join(word for word in url.split() if not word.lower().startswith(("password", "sslpassword")))
+    host = parts.netloc
+    if "@" in host:
+        user, _, host = host.rpartition("@")
+        host = f"{user.partition(':')[0]}@{host}"
+    query = "&".join(p for p in parts.query.split("&") if not p.lower().startswith(("password", "sslpassword")))
+    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def behind_a_pooler(url: str, said: str) -> str:
+    return (
+        f"PostgreSQL queue store at {url!r} seems to be behind a pooler in transaction mode, such as PgBouncer, which "
+        "gives each transaction another session: open the store with pooled=True, and with listen_url= for the server "
+        f"itself ({said})"
+    )
+
+
+def translate(error: BaseException, url: str) -> Exception:
+    """A driver's error as one that says what happened and the way out."""
+    state, where = sqlstate(error), f"PostgreSQL queue store at {url!r}"
+    said = " ".join(str(error).split())
+    if state in _NO_ROOM:
+        return QueueStoreFullError(f"{where} has no room: nothing was changed; free some space ({said})", path=url)
+    if state in _READ_ONLY:
+        return QueueStoreReadOnlyError(
+            f"{where} is read-only, perhaps a standby: connect to the primary, with "
+            f"target_session_attrs=read-write in the address ({said})",
+            path=url,
+        )
+    if state == _LOCK_TIMEOUT:
+        return QueueStoreLockedError(
+            f"{where} is locked by another transaction for longer than timeout=; nothing was changed ({said})",
+            path=url,
+        )
+    if state in _STATEMENT_GONE or "startup parameter" in said:
+        return QueueStoreError(behind_a_pooler(url, said), path=url)
+    if state == _TOO_MANY or is_lost(error):
+        return QueueStoreUnavailableError(
+            f"{where} can not be reached, or went away during the call ({said})", path=url
+        )
+    if state.startswith("22") or (not state and type(error).__name__ == "DataError"):
+        return ValueError(f"{where} can not store this value: {said}")
+    if state in ("42P01", "3F000", "42883"):
+        return QueueStoreError(
+            f"{where} lacks a table or function of ours: it was removed, or it belongs to another release ({said})",
+            path=url,
+        )
+    if state == "42501":
+        return QueueStoreError(f"{where} does not let this user do that: grant it the right ({said})", path=url)
+    return QueueStoreError(f"{where} failed: {said}", path=url)

@@ -1,0 +1,476 @@
+"""The fast paths: put, claim, ack, and a worker's step of many acks and the next claim; and the long way beside them.
+
+A fast path is one statement, and so one round trip and one commit. Where one of them finds that there is more to do (a
+timer has passed, an ack sets something free) it changes nothing, and the call takes the long way: a transaction in
+which the engine decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from localqueue.errors import IdTaken, QueueStoreUnavailableError
+from localqueue.ids import IdRange
+from localqueue.stores import rules
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.leases import lease
+from localqueue.stores.engine.row import CODE, READY
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.port import (
+    STATES,
+    Changes,
+    Committed,
+    Enqueued,
+    LeaseRequest,
+    NewMessage,
+    Payload,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
+from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.connection import roll_back
+from localqueue.stores.postgres.inserts import COPY_FROM
+from localqueue.stores.postgres.libpq import (
+    FALSE,
+    TRUE,
+    Quick,
+    array,
+    as_float8,
+    float8,
+    float8_or_none,
+    int2,
+    int4,
+    int4_or_none,
+    int8,
+)
+from localqueue.stores.postgres.notify import Notifies, queue_token, said
+from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload
+from localqueue.stores.postgres.rows import Anew, PostgresRows, claim_values, id_taken, rows_of
+
+T = TypeVar("T")
+
+_NOTHING_OF_A_LEDGER = (None, None, None)
+_LOOKED_UP = "".join(
+    f", set_config('{setting}', 'off', true)"
+    for setting in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_bitmapscan", "jit")
+)
+_NO_CLAIM = LeaseRequest("", 0)
+
+
+def is_put(changes: Changes) -> bool:
+    """Whether there is nothing but messages that can be inserted as they are."""
+    return (
+        bool(changes.enqueue)
+        and not (changes.settle or changes.records or changes.edges or changes.limits or changes.topics)
+        and changes.lease is None
+        and all(map(_is_plain, changes.enqueue))
+    )
+
+
+def _is_plain(message: NewMessage) -> bool:
+    """Whether there is nothing to look up for it."""
+    return (
+        message.dedupe_key is None
+        and message.ordering_key is None
+        and message.run_id is None
+        and message.past is None
+        and not message.after
+    )
+
+
+def landing(message: NewMessage) -> int:
+    """Where a plain message lands, whatever the time is."""
+    return CODE[rules.landing(now=0.0, available_at=message.delay, expires_at=message.ttl)]
+
+
+def is_step(changes: Changes) -> bool:
+    """Acks of leases of one queue, records and a claim from the same queue, or some of these."""
+    if changes.enqueue or changes.edges or changes.topics or not (changes.settle or changes.lease):
+        return False
+    queue = changes.settle[0].queue if changes.settle else None
+    request = changes.lease
+    return all(one.action == "ack" and one.token is not None and one.queue == queue for one in changes.settle) and (
+        request is None or queue is None or request.queue == queue
+    )
+
+
+def queues_of(changes: Changes) -> tuple[list[str], list[str]]:
+    """The queues a commit makes, always in the same order, so that two that make the same never wait in a circle; and
+    the others that it names."""
+    made = {message.queue for message in changes.enqueue} | set(changes.topics)
+    made.update(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
+    others = {one.queue for one in changes.settle} | ({changes.lease.queue} if changes.lease is not None else set())
+    return sorted(made), sorted(others - made)
+
+
+def own_key(store: Notifies, message_id: str) -> int:
+    key = store.ids.key_of(message_id)
+    if key is None:
+        raise ValueError(f"{message_id!r} is not an id of this namespace; ids of new messages come from mint()")
+    return key
+
+
+def plain_values(store: Notifies, queue_ids: dict[str, int], messages: Sequence[NewMessage]) -> tuple[list[Any], ...]:
+    """The columns of `put_plain.sql`, from the second parameter on."""
+    payloads = [raw_payload(m.payload) for m in messages]
+    return (
+        [own_key(store, m.id) for m in messages],
+        [queue_ids[m.queue] for m in messages],
+        [landing(m) for m in messages],
+        [m.priority for m in messages],
+        [float(m.delay) for m in messages],
+        [payload for payload, _ in payloads],
+        [is_text for _, is_text in payloads],
+        [m.codec for m in messages],
+        [raw_or_none(m.headers) for m in messages],
+        [None if m.ttl is None else float(m.ttl) for m in messages],
+    )
+
+
+class FastPaths(Notifies):
+    _end_if_idle: str
+    _lock_timeout: str
+
+    def _prepare_fast_paths(self, *, pooled: bool) -> None:
+        self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
+        self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
+        self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
+        self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
+        self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
+        self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
+        self._said = self.channel.encode()
+
+    # the long way
+
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = (), *, locked: bool = True) -> T:
+        """Run work in a transaction that holds these queues, then wake whoever waits for what it changed.
+
+        Not `locked` is for work that decides nothing about them.
+        """
+        self._require_writable()
+        seen = self._watched.seen
+        needed: set[int] = set()
+
+        def attempt() -> tuple[T, Any, set[str], PostgresRows]:
+            while True:
+                held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
+                with self._pool.connection() as connection:
+                    now = self._begin(connection, held)
+                    rows = PostgresRows(self, connection, now, held if locked else None)
+                    unit = Unit(rows, now, observed=seen is not None)
+                    try:
+                        result = work(unit)
+                        transitions = unit.finish()
+                        tokens = rows.tokens(unit)
+                        rows.finish(tokens, commit=True)
+                        return result, transitions, tokens, rows
+                    except Anew as anew:
+                        needed.update(anew.queues)
+                        roll_back(connection)
+                    except self._driver_error as error:
+                        if taken := id_taken(error):
+                            raise taken from error
+                        raise
+
+        result, transitions, tokens, rows = self._patiently(attempt)
+        self.queue_ids.update(rows.new_queues)
+        self.queue_names.update(rows.new_names)
+        self._wake.touched(tokens)
+        if seen is not None:
+            seen += transitions
+        return result
+
+    def _begin(self, connection: Any, queues: set[int]) -> float:
+        """Begin a transaction that holds these queues; the time in it.
+
+        One round trip without a pipeline: behind one the server would not end a transaction that idles. Only numbers
+        are written into the text. Plans are not left to statistics: rows are looked up one by one, by index.
+        """
+        now = self._given_now()
+        given = "NULL" if now is None else repr(float(now))
+        locked = ",".join(map(str, sorted(queues)))
+        cursor = connection.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; {self._end_if_idle}; "
+            + self.sql.here(f"SELECT localqueue.lq_begin({given}, ARRAY[{locked}]::int[], '{self._lock_timeout}')")
+            + _LOOKED_UP
+        )
+        while cursor.nextset():
+            pass
+        return float(cursor.fetchone()[0])
+
+    def _apply(self, changes: Changes, *, locked: bool = True) -> Committed:
+        made, others = queues_of(changes)
+
+        def work(unit: Unit) -> Committed:
+            for name in made:
+                unit.rows.queue(name)
+            return apply(unit, changes)
+
+        return self._write(work, [*made, *others], locked=locked)
+
+    def _queue_id(self, name: str) -> int:
+        """The row of a queue, made on first use in a transaction of its own."""
+        return self._find_queue(name) or self._write(lambda unit: unit.rows.queue(name))
+
+    # put
+
+    def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        if self.read_only:
+            self._require_writable()
+        row = self.queue_ids.get(queue) or self._queue_id(queue)
+        data, is_text = raw_payload(payload)
+        mark = queue_token(queue)
+        while True:
+            key = self.ids.reserve()
+            values = (
+                float8_or_none(self._given_now()), int8(key), int4(row), data, TRUE if is_text else FALSE,
+                raw_or_none(codec), self._said, mark.encode(),
+            )  # fmt: skip
+            try:
+                result = self._on_a_link(lambda link: self._put_one.run(link, values))  # noqa: B023
+                break
+            except self._driver_error as error:
+                if not id_taken(error):  # another process minted the same key
+                    raise errors.translate(error, self._url) from error
+        self._wake.touched((mark,))
+        return self.ids.id_of(key), as_float8(result.get_value(0, 0))[0]
+
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        self._require_writable()
+        row = self._queue_id(queue)
+        mark = queue_token(queue)
+        pairs = [raw_payload(payload) for payload in payloads]
+        while True:
+            first = self.ids.reserve(len(payloads))
+            keys = range(first, first + len(payloads))
+            try:
+                if len(pairs) < COPY_FROM and not records:
+                    values = (self._given_now(), row, codec, list(keys), [p[0] for p in pairs], [p[1] for p in pairs])
+                    at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
+                    self._wake.touched((mark,))
+                else:
+                    at = self._copy_batch(row, keys, pairs, codec, mark, records)
+                return IdRange(self.ids, keys), at
+            except IdTaken:
+                continue
+
+    def _copy_batch(
+        self,
+        queue: int,
+        keys: range,
+        pairs: Sequence[tuple[bytes, bool]],
+        codec: str | None,
+        mark: str,
+        records: Sequence[RecordWrite],
+    ) -> float:
+        """Records come first: a batch that is refused then costs little, and one that another writer is about to write
+        waits."""
+
+        def work(unit: Unit) -> float:
+            rows = rows_of(unit)
+            rows.named.add(mark)
+            if records:
+                rows.write_records(records, unit.now)
+            if not pairs:
+                return unit.now
+            same = {"queue": queue, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
+            columns = {name: [value] * len(pairs) for name, value in same.items()}
+            payloads, are_text = zip(*pairs, strict=True)
+            rows.copy(columns | {"key": keys, "payload": payloads, "is_text": are_text})
+            return unit.now
+
+        return self._write(work)
+
+    def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        if self.read_only:
+            self._require_writable()
+        key = self.ids.key_of(message_id)
+        row = self.queue_ids.get(queue) or self._find_queue(queue)
+        if key is None or row is None:
+            return False
+        now = self._given_now()
+        values = int8(key), int4(row), int4(token), None if now is None else str(now).encode()
+        try:
+            acked = self._ack_hot(values)
+        except QueueStoreUnavailableError:
+            # It may have been done or not. If it was not, it is now; of a message that is gone nobody can say who
+            # acked it, so that stays an error.
+            acked = self._ack_hot(values)
+            if not acked and self.get(queue, message_id) is None:
+                raise
+        if acked:
+            self._wake.touched((queue_token(queue),))
+            return True
+        return self._apply(Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)).settled[0]
+
+    def _ack_hot(self, values: Sequence[bytes | None]) -> bool:
+        try:
+            return bool(self._on_a_link(lambda link: self._ack_one.run(link, values)).command_tuples)
+        except self._driver_error as error:
+            raise errors.translate(error, self._url) from error
+
+    def lease(self, request: LeaseRequest) -> list[StoredMessage]:
+        if self.read_only:
+            self._require_writable()
+        queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
+        if queue is None:
+            return []
+        rows = self._claim_some(queue, request)
+        if rows is None:
+            while True:
+                messages = self._write(lambda unit: lease(unit, request), [request.queue])
+                if messages is not None:
+                    return messages
+        if rows:
+            self._wake.touched((queue_token(request.queue),))
+        return [claimed_message(self.ids, request, row) for row in rows]
+
+    def _claim_some(self, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
+        """The rows of what was claimed; None when there is more to do first."""
+        try:
+            if self._claim is not None and _is_simple(request):
+                return self._claim_plain(self._claim, queue, request)
+            values = claim_values(self, queue, request, now=self._given_now(), consume=request.consume)
+            rows: list[tuple[Any, ...]] = self._statement(self.sql.CLAIM, values).fetchall()
+        except self._driver_error as error:
+            if errors.is_more_to_do(error):
+                return None
+            raise errors.translate(error, self._url) from error
+        return None if rows and rows[0][0] is None else rows
+
+    def _claim_plain(self, claim: Quick, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
+        now = self._given_now()
+        values = (
+            float8_or_none(now), int4(queue), int4(request.limit), float8(request.timeout),
+            raw_or_none(request.leased_by), int4_or_none(request.max_attempts), self._said,
+            queue_token(request.queue).encode(),
+        )  # fmt: skip
+        rows = self._on_a_link(lambda link: claim.rows(link, values))
+        if len(rows) > 1:
+            rows.sort(key=_place_in_line)
+        elif not rows:
+            asked = values[0], values[1], values[4]
+            due = self._on_a_link(lambda link: self._is_due.run(link, asked), again=True)
+            return None if due.get_value(0, 0) == TRUE else []
+        return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
+
+    def commit(self, changes: Changes) -> Committed:
+        if self.read_only:
+            self._require_writable()
+        if is_step(changes):
+            done = self._step(changes)
+            if done is not None:
+                return done
+        elif is_put(changes) and (self._watched.seen is None or not any(map(_is_born_expired, changes.enqueue))):
+            return self._put(changes)
+        return self._apply(changes)
+
+    def _put(self, changes: Changes) -> Committed:
+        messages = changes.enqueue
+        if len(messages) == 1:
+            return self._put_with_options(messages[0])
+        if len(messages) >= COPY_FROM:
+            return self._apply(changes, locked=False)
+        tokens = {queue_token(message.queue) for message in messages}
+        queue_ids = {name: self._queue_id(name) for name in {message.queue for message in messages}}
+        values = plain_values(self, queue_ids, messages)
+        at = self._insert(self.sql.PUT_PLAIN, (self._given_now(), *values, self.channel, said(tokens)))
+        self._wake.touched(tokens)
+        return Committed(enqueued=[Enqueued("stored", STATES[landing(message)], at) for message in messages])
+
+    def _put_with_options(self, message: NewMessage) -> Committed:
+        mark = queue_token(message.queue)
+        payload, is_text = raw_payload(message.payload)
+        state = landing(message)
+        values = (
+            float8_or_none(self._given_now()), int8(own_key(self, message.id)),
+            int4(self.queue_ids.get(message.queue) or self._queue_id(message.queue)), int2(state),
+            int8(message.priority), float8(message.delay), payload, TRUE if is_text else FALSE,
+            raw_or_none(message.codec), raw_or_none(message.headers), float8_or_none(message.ttl), self._said,
+            mark.encode(),
+        )  # fmt: skip
+        try:
+            result = self._on_a_link(lambda link: self._put_more.run(link, values))
+        except self._driver_error as error:
+            raise id_taken(error) or errors.translate(error, self._url) from error
+        self._wake.touched((mark,))
+        return Committed(enqueued=[Enqueued("stored", STATES[state], as_float8(result.get_value(0, 0))[0])])
+
+    def _insert(self, statement: str, values: Sequence[Any]) -> float:
+        """Run a statement that inserts messages; the time at which it did."""
+        try:
+            return float(self._statement(statement, values).fetchone()[0])
+        except self._driver_error as error:
+            raise id_taken(error) or errors.translate(error, self._url) from error
+
+    def _step(self, changes: Changes) -> Committed | None:
+        """A worker's step in one statement; None when there is more to it."""
+        versions = [0 if one.value is None else self.ids.reserve() for one in changes.records]
+        values = self._step_values(changes, versions)
+        if values is None:
+            return None
+        try:
+            rows = self._on_a_link(lambda link: self._take_step.rows(link, values))
+        except self._driver_error as error:
+            if errors.is_more_to_do(error):
+                return None
+            raise errors.translate(error, self._url) from error
+        if rows and rows[0][0] is None:
+            return None
+        request = changes.lease
+        leased = [] if request is None else [claimed_message(self.ids, request, row) for row in rows]
+        if leased or changes.settle:
+            name = changes.settle[0].queue if request is None else request.queue
+            self._wake.touched((queue_token(name),))
+        return Committed(settled=[True] * len(changes.settle), leased=leased, versions=versions)
+
+    def _step_values(self, changes: Changes, versions: Sequence[int]) -> tuple[bytes | None, ...] | None:
+        """The parameters of `lq_step`; None when a message or a queue is unknown, which the long way tells apart."""
+        request = changes.lease or _NO_CLAIM
+        name = changes.settle[0].queue if changes.settle else request.queue
+        queue = self.queue_ids.get(name)
+        if queue is None:
+            return None
+        key_of = self.ids.key_of
+        acks = sorted([(key_of(one.id) or 0, one.token or 0) for one in changes.settle])
+        records = changes.records
+        return (
+            array("int8", [key for key, _ in acks]),
+            array("int4", [token for _, token in acks]),
+            array("bytea", [raw(one.kind) for one in records]),
+            array("bytea", [raw(one.key) for one in records]),
+            array("bytea", [one.value for one in records]),
+            array("int8", versions),
+            array("int8", [one.expect for one in records]),
+            float8_or_none(self._given_now()),
+            int4(queue),
+            int4(request.limit),
+            float8(request.timeout),
+            raw_or_none(request.leased_by),
+            int4_or_none(request.max_attempts),
+            TRUE if request.consume else FALSE,
+            TRUE if request.counted else FALSE,
+            int4(self.namespace_id),
+            raw_or_none(request.ledger),
+            raw(name) if request.ledger is not None else b"",
+            self.channel.encode(),
+            queue_token(name).encode(),
+        )
+
+
+def _is_simple(request: LeaseRequest) -> bool:
+    """Whether there is nothing to do but to lease."""
+    return not request.consume and request.ledger is None and (request.leased_by is None or not request.counted)
+
+
+def _is_born_expired(message: NewMessage) -> bool:
+    """Whether there is something to tell of a plain message beside that it was put."""
+    return message.ttl is not None and message.ttl <= 0
+
+
+def _place_in_line(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return -row[5], row[8], row[0]

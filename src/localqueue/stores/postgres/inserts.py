@@ -1,0 +1,68 @@
+"""New messages as columns, which is how the server takes many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from localqueue.stores import rules
+from localqueue.stores.engine.port import Batch, Insert
+from localqueue.stores.port import STATES
+from localqueue.stores.postgres.reads import raw_or_none, raw_payload
+
+#: From how many messages on COPY is faster than one INSERT.
+COPY_FROM = 200
+
+#: Columns and their types, in the order of `insert_messages.sql`.
+COLUMNS = {
+    "key": "int8", "queue": "int4", "state": "int2", "priority": "int8", "created_at": "float8",
+    "available_at": "float8", "payload": "bytea", "is_text": "bool", "codec": "text", "headers": "bytea",
+    "due_at": "float8", "ended_at": "float8", "expires_at": "float8", "waiting_on": "int4", "dependents": "bool",
+    "run": "int4", "ordering_key": "bytea", "dedupe_key": "bytea", "attempts": "int4", "forgiven": "int4",
+    "history": "int4", "last_error": "text", "failed_at": "float8",
+}  # fmt: skip
+_OF_MESSAGE = ("payload", "is_text", "codec", "headers")
+_ROW_CELLS = {name: attrgetter(name) for name in COLUMNS if name not in _OF_MESSAGE}
+
+
+def message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
+    """New messages, in the order of `insert_messages.sql`."""
+    rows, messages = [one.row for one in inserts], [one.message for one in inserts]
+    columns: dict[str, Sequence[Any]] = {name: list(map(cell, rows)) for name, cell in _ROW_CELLS.items()}
+    payloads, are_text = zip(*(raw_payload(message.payload) for message in messages), strict=True)
+    columns["payload"], columns["is_text"] = payloads, are_text
+    columns["codec"] = [message.codec for message in messages]
+    columns["headers"] = [raw_or_none(message.headers) for message in messages]
+    columns["dependents"] = [row.dependents > 0 for row in rows]
+    for name in ("ordering_key", "dedupe_key"):
+        columns[name] = list(map(raw_or_none, columns[name]))
+    return {name: columns[name] for name in COLUMNS}
+
+
+def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
+    """The columns of a batch that are not what they are by default."""
+    now, count = batch.now, len(batch.keys)
+    _, names, payloads, codecs, delays, priorities, dedupe, ordering, ttls, headers, *_ = zip(
+        *batch.messages, strict=True
+    )
+    data, are_text = zip(*map(raw_payload, payloads), strict=True)
+    columns: dict[str, Sequence[Any]] = {
+        "key": batch.keys,
+        "queue": [batch.queues[name] for name in names],
+        "state": batch.states,
+        "priority": priorities,
+        "created_at": [now] * count,
+        "available_at": [now + delay for delay in delays],
+        "payload": data,
+        "is_text": are_text,
+        "codec": codecs,
+        "headers": list(map(raw_or_none, headers)),
+        "ordering_key": list(map(raw_or_none, ordering)),
+        "dedupe_key": list(map(raw_or_none, dedupe)),
+    }
+    if any(delays) or ttls.count(None) < count:
+        columns["expires_at"] = [None if ttl is None else now + ttl for ttl in ttls]
+        times = zip(batch.states, columns["available_at"], columns["expires_at"], strict=True)
+        columns["due_at"] = [rules.due_at(STATES[s], available_at=a, expires_at=e) for s, a, e in times]
+    return columns

@@ -1,0 +1,296 @@
+"""Talking to the server with libpq itself: waiting for it, but not for ever, and the statements of the fast paths.
+
+When the network swallows everything nobody says that anything is wrong: libpq would wait for an answer until the system
+gives the connection up, which may be never. So every wait is for so many seconds of silence. Then the server is asked,
+on another connection, whether it is still at work on our statement, which may be a long one. If it is not, or can not
+be asked, the connection is cut, and the call fails as it does with a connection that was lost.
+
+A cursor of the driver finds out for every call what kinds of values it got and how to send them. A `Quick` statement
+knows both beforehand, which saves as much time as the server needs for a small statement. Its values are in
+PostgreSQL's binary form: numbers in network order, text and bytea as they are, None as NULL.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import chain, islice, repeat
+from typing import Any
+
+from localqueue.stores.postgres import errors
+from localqueue.stores.postgres.schema import load_statement
+
+#: A statement may wait as long as `timeout` for a lock; only what comes on top of that is silence.
+_BEYOND_LOCKS = 3.0
+_ASKING = 3.0
+_LONGEST = 1_000_000.0
+
+_BAD = 1  # libpq's state of a connection that is gone
+_EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}  # of the driver's Wait.R, W and RW
+
+
+def patience_of(timeout: float) -> float:
+    """How many seconds of silence are too many for a store with that `timeout`."""
+    return min(timeout + _BEYOND_LOCKS, _LONGEST)
+
+
+@cache
+def connection_class() -> Any:
+    """The driver's connection, with a wait of ours in all that its cursors do."""
+    psycopg = errors.load()
+
+    class Connection(psycopg.Connection):  # type: ignore[misc, name-defined]
+        patience = _LONGEST
+        ask_at: str | None = None  # where to ask whether the server is still at work; nowhere behind a pooler
+
+        def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+            poll, last, pgconn = select.poll(), None, self.pgconn
+            fileno = pgconn.socket
+            try:
+                wanted = next(gen)
+                while True:
+                    if wanted != last:
+                        poll.register(fileno, _EVENTS[wanted])
+                        last = wanted
+                    # A socket that libpq has closed is not looked at: the driver finds out when it reads.
+                    found = select.POLLIN if pgconn.status == _BAD else self.wait_until(poll)
+                    # An error or the other end's going away shows when it is read.
+                    ready = (1 if found & ~select.POLLOUT else 0) | (2 if found & select.POLLOUT else 0)
+                    wanted = gen.send(ready & wanted or wanted)
+            except StopIteration as end:
+                return end.value
+            except BaseException:
+                with suppress(Exception):  # what it does at its end fails too, and nobody else would be told
+                    gen.close()
+                raise
+
+        def wait_until(self, poll: Any) -> int:
+            """Until there is something on the socket; raises `OperationalError` when the server is silent."""
+            while True:
+                found = poll.poll(self.patience * 1000)
+                if found:
+                    return int(found[0][1])
+                if not self._at_work():
+                    self.cut()
+                    raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
+
+        def answers_within(self, seconds: float) -> bool:
+            usual = self.patience, self.ask_at
+            self.patience, self.ask_at = seconds, None
+            try:
+                self.execute("SELECT 1")
+            finally:
+                self.patience, self.ask_at = usual
+            return True
+
+        def _at_work(self) -> bool:
+            if self.ask_at is None:
+                return False
+            with suppress(psycopg.Error), connect(self.ask_at, patience=_ASKING, connect_timeout=int(_ASKING)) as other:
+                return other.execute(load_statement("at_work"), (self.info.backend_pid,)).fetchone() is not None
+            return False
+
+        def cut(self) -> None:
+            """Have everything that is still done with the connection fail at once, the goodbye included."""
+            with suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+
+    return Connection
+
+
+def connect(info: str, *, patience: float, ask_at: str | None = None, **options: Any) -> Any:
+    """A connection whose statements are transactions of their own unless one is begun."""
+    kind = connection_class()
+    connection = kind.connect(info, autocommit=True, cursor_factory=errors.load().RawCursor, **options)
+    connection.adapters.register_dumper(Packed, packed_dumper())
+    connection.patience = patience
+    connection.ask_at = ask_at
+    return connection
+
+
+def answer(connection: Any, poll: Any) -> Any:
+    """The last result of what was sent with libpq itself; `poll` looks at what comes on the connection."""
+    pgconn = connection.pgconn
+    while pgconn.flush():
+        _wait_to_send(connection)
+    found = None
+    while True:
+        while pgconn.is_busy():
+            connection.wait_until(poll)
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            return found
+        found = result
+
+
+def _wait_to_send(connection: Any) -> None:
+    """Until more of a large value can be sent; what the server says meanwhile is taken in."""
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN | select.POLLOUT)
+    if connection.wait_until(poll) & ~select.POLLOUT:
+        connection.pgconn.consume_input()
+
+
+int2 = struct.Struct(">h").pack
+int4 = struct.Struct(">i").pack
+int8 = struct.Struct(">q").pack
+float8 = struct.Struct(">d").pack
+as_float8 = struct.Struct(">d").unpack
+
+_NULL = int4(-1)
+TRUE, FALSE = b"\x01", b"\x00"
+
+_NOT_PREPARED = "26000"
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_BINARY = 1
+
+
+def float8_or_none(value: float | None) -> bytes | None:
+    return None if value is None else float8(value)
+
+
+def int4_or_none(value: int | None) -> bytes | None:
+    return None if value is None else int4(value)
+
+
+_NUMBERS = {"bool": 16, "bytea": 17, "int8": 20, "int2": 21, "int4": 23, "text": 25, "float8": 701}  # of types
+_FIXED = {kind: struct.Struct(f">i{code}") for kind, code in (("bool", "?"), ("int2", "h"), ("int4", "i"),
+                                                              ("int8", "q"), ("float8", "d"))}  # fmt: skip
+
+
+def _cells(kind: str, values: Sequence[Any]) -> list[bytes]:
+    """The values in the form in which arrays and COPY have them, each behind its length."""
+    fixed = _FIXED.get(kind)
+    if fixed is not None:
+        pack, size = fixed.pack, fixed.size - 4
+        try:
+            return [_NULL if value is None else pack(size, value) for value in values]
+        except struct.error as error:
+            raise ValueError(f"PostgreSQL can not store one of these values as {kind}: {error}") from error
+    if kind == "text":
+        values = [None if value is None else value.encode() for value in values]
+    return [_NULL if value is None else int4(len(value)) + value for value in values]
+
+
+def _same(values: Sequence[Any]) -> bool:
+    """Whether there is one value in all rows, as in many columns of a batch."""
+    return values.count(values[0]) == len(values)
+
+
+class Packed(bytes):
+    """An array as the server takes it, which saves the driver from looking at each value."""
+
+
+def array(kind: str, values: Sequence[Any]) -> Packed:
+    if not values:
+        return Packed(struct.pack(">iii", 0, 0, _NUMBERS[kind]))
+    cells = _cells(kind, values[:1]) * len(values) if _same(values) else _cells(kind, values)
+    return Packed(struct.pack(">iiiii", 1, None in values, _NUMBERS[kind], len(values), 1) + b"".join(cells))
+
+
+def copied(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> tuple[str, Iterator[bytes]]:
+    """What COPY takes for columns (name, type, values): their names, and the rows in its binary form.
+
+    Columns that are NULL in all rows are left out.
+    """
+    used = [(name, kind, values, _same(values)) for name, kind, values in columns]
+    used = [column for column in used if not (column[3] and column[2][0] is None)]
+    used.sort(key=lambda column: not column[3])
+    fixed = [_cells(kind, values[:1])[0] for _, kind, values, same in used if same]
+    start = struct.pack(">h", len(used)) + b"".join(fixed)
+    rows = zip(repeat(start), *(_cells(kind, values) for _, kind, values, same in used if not same), strict=False)
+    return ", ".join(name for name, *_ in used), _pieces(rows)
+
+
+def _pieces(rows: Iterator[tuple[bytes, ...]]) -> Iterator[bytes]:
+    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+    while piece := list(islice(rows, 500)):
+        yield b"".join(chain.from_iterable(piece))
+    yield b"\xff\xff"
+
+
+@cache
+def packed_dumper() -> Any:
+    class PackedDumper(errors.load().adapt.Dumper):  # type: ignore[misc]
+        format = errors.load().pq.Format.BINARY
+
+        def dump(self, obj: Packed) -> Packed:
+            return obj
+
+    return PackedDumper
+
+
+class Link:
+    """A connection, with what polls its socket and what it knows of the statements that run on it."""
+
+    __slots__ = ("connection", "idle_since", "loaders", "pgconn", "poll", "prepared")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.pgconn = connection.pgconn
+        self.poll = select.poll()
+        self.poll.register(connection.fileno(), select.POLLIN)
+        self.prepared: set[bytes] = set()
+        self.loaders: dict[bytes, Any] = {}
+        self.idle_since = 0.0
+
+
+class Quick:
+    """One statement, prepared on each connection on first use unless a pooler is in between."""
+
+    def __init__(self, name: str, statement: str, *, pooled: bool) -> None:
+        self._name = b"lq_" + name.encode()
+        self._statement = statement.encode()
+        self._pooled = pooled
+        self._formats = [_BINARY] * 32
+
+    def run(self, link: Link, values: Sequence[bytes | None]) -> Any:
+        """Send the statement and wait for its result."""
+        try:
+            return self._run(link, values)
+        except Exception as error:
+            if errors.sqlstate(error) != _NOT_PREPARED:
+                raise
+            link.prepared.clear()  # the driver forgets all prepared statements after some commands
+            return self._run(link, values)
+
+    def _run(self, link: Link, values: Sequence[bytes | None]) -> Any:
+        pgconn, name = link.pgconn, self._name
+        formats = self._formats[: len(values)]
+        if self._pooled:
+            pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
+        else:
+            if name not in link.prepared:
+                pgconn.send_prepare(name, self._statement)
+                _checked(link, answer(link.connection, link.poll))
+                link.prepared.add(name)
+            pgconn.send_query_prepared(name, values, formats, _BINARY)
+        return _checked(link, answer(link.connection, link.poll))
+
+    def rows(self, link: Link, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
+        """The rows of the result, with the driver's own conversion."""
+        result = self.run(link, values)
+        loader = link.loaders.get(self._name)
+        if loader is None:
+            loader = link.loaders[self._name] = errors.load().adapt.Transformer(link.connection)
+            loader.set_pgresult(result)
+        else:
+            loader.set_pgresult(result, set_loaders=False)
+        rows: list[tuple[Any, ...]] = loader.load_rows(0, result.ntuples, tuple)
+        loader.set_pgresult(None, set_loaders=False)
+        return rows
+
+
+def _checked(link: Link, result: Any) -> Any:
+    if result is not None and result.status in (_TUPLES_OK, _COMMAND_OK):
+        return result
+    psycopg = errors.load()
+    if result is None or link.pgconn.status == _BAD:
+        raise psycopg.OperationalError(link.pgconn.error_message.decode("utf-8", "replace") or "the connection is lost")
+    raise psycopg.errors.error_from_result(result)

@@ -1,0 +1,221 @@
+"""Waking those who wait: NOTIFY, the connection that hears it, and what a blocked caller looks at.
+
+A queue or a run is told of by a few characters that stand for its name. Two names with the same token cost a look at
+the store and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
+
+from localqueue.stores import rules
+from localqueue.stores.listener import Listener
+from localqueue.stores.port import Waiter
+from localqueue.stores.postgres.connection import connect
+from localqueue.stores.postgres.reads import Reads, raw, raw_or_none
+from localqueue.stores.wake import StoreWaiter, Wake
+
+_POLL = 0.1  # seconds between looks when nothing is heard
+_ANSWER_WITHIN = 5.0
+
+
+@lru_cache(maxsize=4096)
+def queue_token(queue: str) -> str:
+    return f"{crc32(queue.encode()):x}"
+
+
+@lru_cache(maxsize=4096)
+def run_token(run_id: str) -> str:
+    return f"r{crc32(run_id.encode()):x}"
+
+
+def said(tokens: set[str]) -> str:
+    """What is told to other processes: what was changed, or nothing in particular when that would be long."""
+    return ",".join(sorted(tokens)) if len(tokens) <= 100 else ""
+
+
+class PostgresListener(Listener):
+    """The one connection of a process that listens for all its stores on a database."""
+
+    def __init__(self, info: str) -> None:
+        super().__init__()
+        self._info = info
+        self._connection: Any = None
+        self._channels: set[str] = set()
+        self._wakeup, self._nudge = os.pipe()
+        os.set_blocking(self._nudge, False)
+        os.set_blocking(self._wakeup, False)
+
+    def connect(self) -> None:
+        self._connection = connect(self._info, pooled=False, timeout=_ANSWER_WITHIN)
+        self._channels = set()
+
+    def subscribe(self, channels: Iterable[str]) -> None:
+        wanted = set(channels)
+        for channel in self._channels - wanted:
+            self._connection.execute(f'UNLISTEN "{channel}"')
+        for channel in wanted - self._channels:
+            self._connection.execute(f'LISTEN "{channel}"')
+        self._channels = wanted
+
+    def hear(self, timeout: float) -> list[tuple[str, list[str] | None]]:
+        heard = self._take()
+        if not heard:
+            poll = select.poll()
+            poll.register(self._connection.fileno(), select.POLLIN)
+            poll.register(self._wakeup, select.POLLIN)
+            poll.poll(timeout * 1000)
+            with suppress(BlockingIOError):
+                os.read(self._wakeup, 1024)
+            heard = self._take()
+        return heard
+
+    def _take(self) -> list[tuple[str, list[str] | None]]:
+        """What has arrived by now."""
+        connection = self._connection.pgconn
+        connection.consume_input()
+        heard: list[tuple[str, list[str] | None]] = []
+        while (notice := connection.notifies()) is not None:
+            said = notice.extra.decode()
+            heard.append((notice.relname.decode(), said.split(",") if said else None))
+        return heard
+
+    def probe(self) -> None:
+        """The server answers on this connection and still has our channels."""
+        connection = self._connection.pgconn
+        connection.send_query(b"SELECT count(*) FROM pg_listening_channels()")
+        poll = select.poll()
+        poll.register(connection.socket, select.POLLIN)
+        while connection.is_busy():
+            if not poll.poll(_ANSWER_WITHIN * 1000):
+                raise ConnectionError(f"no answer within {_ANSWER_WITHIN} s")
+            connection.consume_input()
+        answer = connection.get_result()
+        while connection.get_result() is not None:
+            pass
+        found = 0 if answer is None else int(answer.get_value(0, 0) or b"0")
+        if found != len(self._channels):
+            raise ConnectionError(
+                "the session listens to nothing: is there a pooler in between? Give the server's own address as "
+                "listen_url="
+            )
+
+    def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def nudge(self) -> None:
+        with suppress(BlockingIOError, OSError):
+            os.write(self._nudge, b"x")
+
+    def release(self) -> None:
+        super().release()
+        if self._stopped.is_set():
+            self._close_pipe()
+
+    def abandon(self) -> None:
+        """In the child of a fork: let go of the parent's connection without a word to the server."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, connection.fileno())
+            os.close(nowhere)
+            connection.close()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        for end in (self._wakeup, self._nudge):
+            with suppress(OSError):
+                os.close(end)
+
+
+class Notifies(Reads):
+    """Waiters for a store. The connection that listens is made with the first of them and shared by all stores of
+    the process on the same database; without an address to listen at, those who wait look often."""
+
+    channel: str
+    _listen_info: str | None
+    _wake: Wake
+
+    def _start_listening(self) -> None:
+        self._listener: PostgresListener | None = None
+        self._listening = threading.Lock()
+        self._wake = Wake(None, catch_up=self._catch_up)
+
+    def _catch_up(self) -> float:
+        listener = self._listener
+        return _POLL if listener is None else listener.catch_up()
+
+    def _hear(self) -> None:
+        """Listen before looking: what is committed after the look is heard."""
+        info = self._listen_info
+        if self._listener is not None or info is None:
+            return
+        with self._listening:
+            if self._listener is None and not self._pool.closed:
+                listener = PostgresListener.share(("postgres", info), lambda: PostgresListener(info))
+                listener.add(self.channel, self._wake)
+                self._listener = listener
+
+    def _forget_listener(self) -> None:
+        """In the child of a fork, which has no thread that listens."""
+        if self._listener is not None:
+            self._listener.abandon()
+
+    def _stop_listening(self) -> None:
+        with self._listening:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.remove(self.channel, self._wake)
+            listener.release()
+
+    def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
+        self._hear()
+        by = raw_or_none(worker)
+
+        def check() -> tuple[bool, float]:
+            known = [row for name in queues if (row := self._find_queue(name)) is not None]
+            found = self._one(self.sql.LOOK, (self._given_now(), known, by))
+            assert found is not None
+            return found[0], rules.NEVER if found[1] is None else found[1]
+
+        return StoreWaiter(self._wake, tuple(map(queue_token, queues)), check)
+
+    def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
+        self._hear()
+
+        def check() -> tuple[bool, float]:
+            known = {row: maxsize for name, maxsize in limits.items() if (row := self._find_queue(name)) is not None}
+            self._want_to_know(list(known))
+            found = self._one(self.sql.ROOM, (self._given_now(), list(known), list(known.values())))
+            assert found is not None
+            return found[0], rules.NEVER if found[1] is None else found[1]
+
+        return StoreWaiter(self._wake, tuple(map(queue_token, limits)), check)
+
+    def listen_run(self, run_id: str) -> Waiter:
+        self._hear()
+        seen = [self.run(run_id)]
+
+        def check() -> tuple[bool, float]:
+            queues = self._all(self.sql.QUEUES_OF_RUN, (self.namespace_id, raw(run_id)))
+            self._want_to_know([row[0] for row in queues])
+            now = self.run(run_id)
+            changed, seen[0] = now != seen[0], now
+            return changed, rules.NEVER
+
+        return StoreWaiter(self._wake, (run_token(run_id), *map(queue_token, self.queues())), check)
+
+    def _want_to_know(self, queues: list[int]) -> None:
+        """Have leases in these queues be told of, for a while. One that was opened to look leaves no mark."""
+        if queues and not self.read_only:
+            self._do(self.sql.WANT_ROOM, (self._given_now(), queues), again=True)
