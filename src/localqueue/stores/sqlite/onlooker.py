@@ -44,8 +44,9 @@ class Look(NamedTuple):
     def at(cls, path: str) -> Look:
         """How it looks now. FileNotFoundError where there is nothing."""
         real = os.path.realpath(path)  # SQLite keeps the companions beside the file that a link leads to
-        indexed = os.path.exists(f"{real}-shm")
-        return cls(_stamp(os.stat(real)), _stamp_of(f"{real}-wal"), indexed, _stamp_of(f"{real}-journal"))
+        found = os.stat(real)
+        file = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return cls(file, _stamp(f"{real}-wal"), os.path.exists(f"{real}-shm"), _stamp(f"{real}-journal"))
 
     @property
     def is_in_use(self) -> bool:
@@ -64,15 +65,12 @@ class Look(NamedTuple):
         return abs(time.time() - changed / 1e9) < _GRAIN
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _stamp_of(path: str) -> Stamp | None:
+def _stamp(path: str) -> Stamp | None:
     try:
-        return _stamp(os.stat(path))
+        found = os.stat(path)
     except FileNotFoundError:
         return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Onlooker(Reader):
@@ -99,10 +97,12 @@ class Onlooker(Reader):
                 try:
                     with self._connected(look) as connection:
                         found = self._run(connection, work)
-                except Exception as error:
-                    if look == self._look():
-                        if isinstance(error, sqlite3.Error):
-                            raise translate(error, self._path) from error
+                except sqlite3.Error as error:
+                    now = self._look()
+                    if now == look or (now.is_in_use and look.is_in_use):
+                        raise translate(error, self._path) from error
+                except Exception:
+                    if look.is_in_use or look == self._look():
                         raise
                 else:
                     if look.is_in_use or look == self._look():
