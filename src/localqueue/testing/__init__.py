@@ -18,6 +18,7 @@ A store author subclasses `StoreContract` in a test module and says how the stor
 - `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need
   `opener` and `location`.
 - `SharedStoreContract` is all of them.
+- `LookContract` is for stores that can be opened to look, with `read_only=True`; add it beside one of the others.
 
 Attempt, idempotency and result stores have suites of their own, see `localqueue.testing.adapters`:
 `AttemptStoreContract`, `IdempotencyStoreContract` and `ResultStoreContract` for what their protocols promise,
@@ -55,6 +56,7 @@ from localqueue.testing.ledgers import (  # noqa: E402
     IdempotencyStoreContract,
     SharedIdempotencyStoreContract,
 )
+from localqueue.testing.looks import LookContract  # noqa: E402
 from localqueue.testing.notifications import (  # noqa: E402
     AsyncNotificationContract,
     NotificationContract,
@@ -77,6 +79,7 @@ __all__ = [
     "IdempotencyStoreContract",
     "LeasingDispatchContract",
     "ListedResultStoreContract",
+    "LookContract",
     "NotificationContract",
     "ProcessContract",
     "ProcessWakeContract",

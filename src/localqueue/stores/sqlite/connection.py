@@ -7,7 +7,6 @@ eight processes on two cores and brought nothing.
 from __future__ import annotations
 
 import errno
-import os
 import random
 import sqlite3
 import threading
@@ -16,9 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-from localqueue.errors import QueueStoreError, QueueStoreMissingError, QueueStoreReadOnlyError
+from localqueue.errors import QueueStoreError, QueueStoreReadOnlyError
 from localqueue.stores.sqlite.errors import closed, is_busy, locked, translate, translated
 
 T = TypeVar("T")
@@ -39,7 +37,7 @@ def connect(
 
     `recognise` looks at the file before anything is changed, and raises when it is not ours.
     """
-    connection = _connect(path, timeout)
+    connection = new_connection(path, timeout)
     try:
         with translated(path):
             if recognise is not None:
@@ -61,7 +59,8 @@ def connect(
     return connection
 
 
-def _connect(path: str, timeout: float, *, uri: bool = False) -> sqlite3.Connection:
+def new_connection(path: str, timeout: float, *, uri: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit, usable from any thread, to what is there or else will be."""
     return sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=256, uri=uri
     )
@@ -115,20 +114,21 @@ class Reader:
         with self.lock:
             self.require_open()
             try:
-                return self._run(work)
+                return self._run(self.connection, work)
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
 
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    @staticmethod
+    def _run(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            self.connection.execute("BEGIN")
-            found = work(self.connection)
-            self.connection.execute("COMMIT")
+            connection.execute("BEGIN")
+            found = work(connection)
+            connection.execute("COMMIT")
             return found
         finally:
-            if self.connection.in_transaction:
+            if connection.in_transaction:
                 with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
+                    connection.execute("ROLLBACK")
 
     def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The row of a single statement, which sees one moment without our saying so."""
@@ -147,63 +147,6 @@ class Reader:
     def close(self) -> None:
         with self.lock:
             self._closed = True
-
-
-class Onlooker(Reader):
-    """Reads a file without making or changing one, in a directory that may be read-only.
-
-    While somebody has the file open there is a write-ahead log, and SQLite reads both. Where there is none, SQLite
-    would make one, so it is told that the file does not change; when that proves untrue, the read is done again.
-    """
-
-    def __init__(self, path: str, timeout: float) -> None:
-        self._timeout = timeout
-        self._seen: tuple[Any, ...] | None = None
-        super().__init__(self._open(path), threading.Lock(), path)
-
-    def _open(self, path: str) -> sqlite3.Connection:
-        if not os.path.exists(path):
-            raise QueueStoreMissingError(f"there is no store at {path!r}", path=path)
-        self._seen = _look_of(path)
-        mode = "immutable=1" if self._seen else "mode=ro"
-        with translated(path):
-            return _connect(f"file:{quote(os.path.abspath(path))}?{mode}", self._timeout, uri=True)
-
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        while True:
-            if self._seen and _look_of(self._path) != self._seen:
-                self.connection.close()
-                self.connection = self._open(self._path)
-            try:
-                found = super()._run(work)
-            except sqlite3.Error:
-                if not self._seen or _look_of(self._path) == self._seen:
-                    raise
-                continue
-            if not self._seen or _look_of(self._path) == self._seen:
-                return found
-
-    def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        def work(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
-            row: tuple[Any, ...] | None = connection.execute(statement, parameters).fetchone()
-            return row
-
-        return self.run(work)
-
-    def close(self) -> None:
-        super().close()
-        self.connection.close()
-
-
-def _look_of(path: str) -> tuple[Any, ...] | None:
-    """What a file that nobody has open looks like from outside; None when somebody has."""
-    if os.path.exists(f"{path}-wal"):
-        return None
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Watch:

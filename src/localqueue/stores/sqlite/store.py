@@ -36,7 +36,6 @@ from localqueue.stores.port import (
 from localqueue.stores.sqlite import backup, fast, guest, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import (
-    Onlooker,
     Reader,
     Watch,
     connect,
@@ -47,6 +46,7 @@ from localqueue.stores.sqlite.connection import (
 from localqueue.stores.sqlite.errors import translated
 from localqueue.stores.sqlite.journal import KeepsJournal
 from localqueue.stores.sqlite.notify import Notifies
+from localqueue.stores.sqlite.onlooker import Onlooker
 from localqueue.stores.sqlite.reads import claimed_message
 from localqueue.stores.sqlite.rows import Execute, SQLiteRows
 from localqueue.stores.sqlite.writer import Unwritable, Writer
@@ -112,7 +112,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def _open_to_look(self) -> None:
         self._watch = None
-        self._reader = Onlooker(self.path, self._timeout)
+        self._reader = Onlooker(self.path, self._timeout, url=self.url)
         self._writer = cast("Writer", Unwritable(self._require_writable))
         try:
             found = self._reader.run(self._find_namespace)
@@ -123,11 +123,14 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def _find_namespace(self, connection: sqlite3.Connection) -> tuple[int, int]:
         version = schema.recognise(connection, self.path, shared=self._shared)
-        found = schema.find_namespace(connection, self._namespace) if version else None
-        if found is None:
-            what = f"namespace {self._namespace!r} in the store" if version else "store"
-            raise QueueStoreMissingError(f"there is no {what} at {self.path!r}", path=self.path)
+        if version == 0:
+            raise QueueStoreMissingError(f"there is no store at {self.url!r}", path=self.path)
         schema.require_current(version, self.path)
+        found = schema.find_namespace(connection, self._namespace)
+        if found is None:
+            raise QueueStoreMissingError(
+                f"there is no namespace {self._namespace!r} in the store at {self.url!r}", path=self.path
+            )
         return found
 
     def _begin(self, namespace: int, secret: int) -> None:
@@ -357,7 +360,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def backup(self, path: str | os.PathLike[str]) -> None:
         self._reader.require_open()
         if self._watch is None:
-            self._reader.run(lambda connection: backup.backup(connection, os.fspath(path)))
+            backup.publish(os.fspath(path), lambda copy: self._reader.run(lambda source: source.backup(copy)))
         else:
             source = self._connect()
             try:
@@ -401,7 +404,9 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             self._writer.lock.release()
 
     def close_in_child(self) -> None:
-        if self.path != ":memory:":
+        if isinstance(self._reader, Onlooker):
+            self._reader.let_go()
+        elif self.path != ":memory:":
             self._reader.connection.close()
         if self._watch is not None:
             self._writer.connection.close()
@@ -409,8 +414,8 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
                 self._watch.connection.close()
 
     def reopen_in_child(self) -> None:
-        if self.read_only:
-            self._open_to_look()
+        if isinstance(self._reader, Onlooker):
+            self._reader.lock = threading.Lock()
         elif self._watch is not None:
             self._open()
         else:
