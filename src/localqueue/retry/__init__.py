@@ -32,7 +32,7 @@ _HOMES = {
         "AttemptStore",
         "RetryRecord",
     ),
-    "localqueue.retry.retrying": (
+    "localqueue.retry.retryers": (
         "PersistentAsyncRetrying",
         "PersistentRetrying",
         "persistent_async_retry",

@@ -25,7 +25,7 @@ from localqueue.retry.record import (
     AttemptStore as AttemptStore,
     RetryRecord as RetryRecord,
 )
-from localqueue.retry.retrying import (
+from localqueue.retry.retryers import (
     PersistentAsyncRetrying as PersistentAsyncRetrying,
     PersistentRetrying as PersistentRetrying,
     persistent_async_retry as persistent_async_retry,
