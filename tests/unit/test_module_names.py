@@ -24,7 +24,7 @@ def test_no_module_is_named_after_an_activity() -> None:
 #: The rooms of a store package. A store leaves out what it does not have; a room of its own has an idea of its own.
 ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "notify", "backup", "check", "errors"}
 OF_THEIR_OWN = {
-    "sqlite": {"archive", "guest", "inserts", "statements", "writer"},
+    "sqlite": {"archive", "guest", "inserts", "onlooker", "statements", "writer"},
     "lmdb": {"keys", "operations", "writer"},
     "postgres": {"guest", "inserts", "libpq"},
     "redis": {"namespace", "operations"},
