@@ -89,6 +89,18 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
             (Changes(enqueue=[NewMessage("#3", "one", "x", dedupe_key="d")], edges=[Edge("#3", "#2")]),),
         ),
     ],
+    "the holder of a key is dropped by the commit that found it": [
+        _put("#1", dedupe_key="d"),
+        Operation(
+            "commit",
+            (
+                Changes(
+                    enqueue=[NewMessage("#2", "one", "x", dedupe_key="d"), NewMessage("#3", "one", "x")],
+                    limits={"one": Limit(1, "drop-oldest")},
+                ),
+            ),
+        ),
+    ],
     "nothing of a run is stored": [
         _put("#1", dedupe_key="d"),
         _put("#2", dedupe_key="d", run_id="r"),
