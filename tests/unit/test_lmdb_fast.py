@@ -122,40 +122,64 @@ def test_a_plain_put_is_that_of_the_engine(twins: Twins, payload: Payload, codec
     twins.do(lambda store: store.put_one("jobs", payload, codec)[1])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"dedupe_key": "d", "ordering_key": "k", "priority": -5, "headers": '{"a":1}', "codec": "json"},
-        {"dedupe_key": "new", "delay": 5.0, "ttl": 60.0},
-        {"ordering_key": "k", "ttl": 2.0},
-        {"ordering_key": "new", "delay": 5.0},
-    ],
-)
-def test_a_put_with_keys_and_times_is_that_of_the_engine(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
-    twins.do(lambda store: put(store, ordering_key="k"))
-    twins.do(lambda store: put(store, **options))
-    assert short["put"] == [True, True]
+def put_second(options: dict[str, Any]) -> Callable[[Any], Any]:
+    """Put a message that may come after the first one, or be limited."""
 
-
-@pytest.mark.parametrize(
-    "options",
-    [{"dedupe_key": "d"}, {"ttl": 0.0}, {"run_id": "run"}, {"after": "first"}, {"limit": Limit(1, "drop-oldest")}],
-)
-def test_a_put_about_which_more_is_to_decide_takes_the_long_way(
-    twins: Twins, short: Ways, options: dict[str, Any]
-) -> None:
-    twins.do(lambda store: put(store, dedupe_key="d"))
-
-    def again(store: Any) -> Any:
+    def put_it(store: Any) -> Any:
         given = dict(options)
         limits = {"jobs": given.pop("limit")} if "limit" in given else {}
         if "after" in given:
             given["after"] = (store.scan("jobs")[0].id,)
         return store.commit(Changes(enqueue=[new(store, **given)], limits=limits)).enqueued
 
-    twins.do(again)
+    return put_it
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dedupe_key": "e", "ordering_key": "k", "priority": -5, "headers": '{"a":1}', "codec": "json"},
+        {"dedupe_key": "new", "delay": 5.0, "ttl": 60.0},
+        {"ordering_key": "k", "ttl": 2.0},
+        {"ordering_key": "new", "delay": 5.0},
+        {"limit": Limit(2)},
+        {"limit": Limit(0)},
+    ],
+)
+def test_a_put_with_keys_and_times_is_that_of_the_engine(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
+    twins.do(lambda store: put(store, ordering_key="k", dedupe_key="d"))
+    twins.do(put_second(options))
+    assert short["put"] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dedupe_key": "d"},
+        {"ttl": 0.0},
+        {"run_id": "run"},
+        {"after": "the first"},
+        {"limit": Limit(1, "drop-oldest")},
+        {"limit": Limit(1, "drop-newest")},
+        {"limit": Limit(5, "overflow-queue", "later"), "dedupe_key": "e"},
+    ],
+)
+def test_a_put_about_which_more_is_to_decide_takes_the_long_way(
+    twins: Twins, short: Ways, options: dict[str, Any]
+) -> None:
+    twins.do(lambda store: put(store, dedupe_key="d"))
+    twins.do(put_second(options))
     assert short["put"] == [True, False]
+
+
+def test_a_put_counts_what_is_due_as_what_it_has_become(twins: Twins, short: Ways) -> None:
+    twins.do(lambda store: put(store, ttl=5.0))
+    twins.do(lambda store: put(store, delay=5.0))
+    twins.clock.advance(5.0)
+    twins.do(put_second({"limit": Limit(2)}))
+    twins.do(put_second({"limit": Limit(2, "drop-newest")}))
+    assert short["put"] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("options", [{}, {"dedupe_key": "d"}, {"priority": 5}, {"ttl": 60.0}, {"headers": '{"a":1}'}])

@@ -21,6 +21,7 @@ from localqueue.stores.port import (
     Committed,
     Enqueued,
     LeaseRequest,
+    Limit,
     NewMessage,
     Payload,
     Settle,
@@ -47,19 +48,20 @@ def put_one(rows: LMDBRows, name: str, payload: Payload, codec: str | None) -> t
 
 
 def put(rows: LMDBRows, changes: Changes) -> Committed | None:
-    """Store one message, where nothing but its keys and times decides what becomes of it. None when that is not so, its
-    dedupe key is in use, or its life is over."""
+    """Store one message, where nothing but its keys and times decides what becomes of it. None when there is more to
+    the commit, the queue is full, the dedupe key is in use, or the message has no life left."""
     if len(changes.enqueue) != 1 or changes.settle or changes.edges or changes.records or changes.lease:
         return None
     (message,) = changes.enqueue
-    key = rows.ids.key_of(message.id)
-    if changes.limits or changes.topics or message.after or message.run_id is not None or message.past is not None:
+    key, now, get = rows.ids.key_of(message.id), rows.now, rows.txn.get
+    if key is None or changes.topics or message.after or message.run_id is not None or message.past is not None:
         return None
-    queue, now, get = rows.queue(message.queue), rows.now, rows.txn.get
-    dedupe_key, ordering_key = message.dedupe_key, message.ordering_key
+    queue, dedupe_key, ordering_key = rows.queue(message.queue), message.dedupe_key, message.ordering_key
+    if changes.limits and not _has_room(rows, queue, changes.limits.get(message.queue)):
+        return None
+    if dedupe_key is not None and get(keys.held(keys.DEDUPE, queue, dedupe_key)) is not None:
+        return None
     created_at, available_at, expires_at, _ = rules.arrival(message, now)
-    if key is None or (dedupe_key is not None and get(keys.held(keys.DEDUPE, queue, dedupe_key)) is not None):
-        return None
     busy = ordering_key is not None and get(keys.held(keys.HEADS, queue, ordering_key)) is not None
     landed = rules.landing(now=now, available_at=available_at, expires_at=expires_at, key_busy=busy)
     if landed == EXPIRED:
@@ -71,6 +73,15 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
         rows.note([Note(ENQUEUED, row, 0, message=message)])
     rows.changed.add(queue)
     return Committed([Enqueued("stored", landed, now)])
+
+
+def _has_room(rows: LMDBRows, queue: int, limit: Limit | None) -> bool:
+    """False also where a message that finds no room goes to another queue: there its dedupe key may be in use."""
+    if limit is None:
+        return True
+    if limit.overflow_queue is not None or limit.overflow == "overflow-queue":
+        return False
+    return limit.maxsize <= 0 or rows.load(queue, rows.now, limit.maxsize) < limit.maxsize
 
 
 def is_step(changes: Changes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from localqueue.events.event import PRUNED, PURGED, RENEWED
@@ -11,7 +11,7 @@ from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.row import CODE, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.lmdb import keys, reads, schema
-from localqueue.stores.lmdb.rows import LMDBRows
+from localqueue.stores.lmdb.rows import A_PIECE, LMDBRows
 from localqueue.stores.lmdb.schema import WorkerRow
 from localqueue.stores.port import STATES, Lease
 
@@ -35,7 +35,9 @@ def _renew(unit: Unit, row: Row | None, lease: Lease, until: float) -> float | N
 def prune(unit: Unit, name: str, state: str, older_than: float) -> int:
     rows = cast(LMDBRows, unit.rows)
     queue = rows.find_queue(name)
-    return 0 if queue is None else _remove(unit, rows.ended(queue, CODE[state], unit.now - older_than), PRUNED)
+    if queue is None:
+        return 0
+    return _remove(unit, rows, reads.ended_by(rows.txn, queue, CODE[state], unit.now - older_than), PRUNED)
 
 
 def purge(unit: Unit, name: str) -> int:
@@ -43,8 +45,7 @@ def purge(unit: Unit, name: str) -> int:
     queue = rows.find_queue(name)
     if queue is None:
         return 0
-    removed = _remove(unit, reads.in_queue(rows.txn, queue), PURGED)
-    unit.flush()
+    removed = _remove(unit, rows, [row.key for row in reads.in_queue(rows.txn, queue)], PURGED)
     for key, value in list(keys.walk(rows.txn, keys.within(keys.WORKERS, queue))):
         worker = WorkerRow.unpack(value)
         if worker.paused:
@@ -56,21 +57,21 @@ def purge(unit: Unit, name: str) -> int:
     return removed
 
 
-def _remove(unit: Unit, rows: Iterable[Row], why: str) -> int:
+def _remove(unit: Unit, rows: LMDBRows, numbers: Sequence[int], why: str) -> int:
     """Remove messages with what belongs to them, and remember that they were not acked; how many there were.
 
     Nothing comes free by it: what an ordering key blocks goes as well, and what left delivery holds none.
     """
-    found = list(rows)
-    for row in found:
-        unit.note(why, row, lease=True)
-        row.before = row.snapshot()
-        unit.writes.deletes[row.key] = row
-        unit.writes.removed[row.key] = why
-        if row.waiting_on:
-            unit.writes.forgotten.append(row.key)
-        unit.touch(row)
-    return len(found)
+    for at in range(0, len(numbers), A_PIECE):
+        for row in rows.rows(numbers[at : at + A_PIECE]):
+            unit.note(why, row, lease=True)
+            unit.writes.deletes[row.key] = row
+            unit.writes.removed[row.key] = why
+            if row.waiting_on:
+                unit.writes.forgotten.append(row.key)
+            unit.touch(row)
+        unit.flush()
+    return len(numbers)
 
 
 def set_subscription(rows: LMDBRows, topic: str, subscriber: str, wanted: bool) -> bool:

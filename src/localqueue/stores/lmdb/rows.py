@@ -29,6 +29,7 @@ from localqueue.stores.port import (
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
 
+A_PIECE = 1000  # rows of a bulk operation that are at hand at a time
 _LARGEST = 1 << 63
 
 
@@ -117,16 +118,16 @@ class LMDBRows:
             for edge in keys.walk_keys(txn, keys.one(keys.DEPENDENTS, upstream))
         ]
         numbers += [dependent for _, dependent in edges]
-        return Found(self._rows(numbers), edges)
+        return Found(self.rows(numbers), edges)
 
-    def _rows(self, numbers: Iterable[int]) -> list[Row]:
+    def rows(self, numbers: Iterable[int]) -> list[Row]:
         return [row for row in map(self.row, numbers) if row is not None]
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
         if self.queue_row(queue).due > now:
             return []
         passed = [reads.overdue(self.txn, queue, state, now) for state in range(DEAD)]
-        return self._rows(key for _, key, _ in islice(merge(*passed), limit))
+        return self.rows(key for _, key, _ in islice(merge(*passed), limit))
 
     def timers_settled(self, queue: int) -> None:
         row = self.queue_row(queue)
@@ -134,7 +135,7 @@ class LMDBRows:
             row.due = reads.next_due(self.txn, queue)
 
     def oldest(self, queue: int, limit: int) -> list[Row]:
-        return self._rows(key for _, key in islice(reads.by_availability(self.txn, queue), limit))
+        return self.rows(key for _, key in islice(reads.by_availability(self.txn, queue), limit))
 
     def oldest_blocked(self, queue: int) -> Row | None:
         blocked = keys.walk_keys(self.txn, keys.within(keys.BLOCKED, queue))
@@ -156,13 +157,13 @@ class LMDBRows:
         return {key for key in numbers if self.txn.get(keys.one(keys.REMOVED, key)) is not None}
 
     def stored(self, numbers: Iterable[int]) -> dict[int, StoredMessage]:
-        return {row.key: self.message(row) for row in self._rows(numbers)}
+        return {row.key: self.message(row) for row in self.rows(numbers)}
 
     def message(self, row: Row) -> StoredMessage:
         return reads.stored_message(self.txn, self.ids, row, self.queue_name(row.queue))
 
-    def ended(self, queue: int, state: int, until: float = rules.NEVER) -> list[Row]:
-        return self._rows(reads.ended_by(self.txn, queue, state, until))
+    def ended(self, queue: int, state: int) -> list[Row]:
+        return self.rows(reads.ended_by(self.txn, queue, state, rules.NEVER))
 
     # runs
 
@@ -184,7 +185,7 @@ class LMDBRows:
         if run.cancelled_at is None:
             run.cancelled_at = now
             self._save_run(run)
-        rows = self._rows(reads.run_keys(self.txn, run.id))
+        rows = self.rows(reads.run_keys(self.txn, run.id))
         return [row for row in reversed(rows) if row.state < DEAD]
 
     def _save_run(self, run: RunRow) -> None:
@@ -224,8 +225,12 @@ class LMDBRows:
             self.note(writes.notes)
 
     def write_batch(self, batch: Batch) -> None:
-        for row, message in batch.inserts():
-            self.insert(row, message)
+        """In pieces, so that not all rows of a very large one are there at a time."""
+        for at in range(0, len(batch.keys), A_PIECE):
+            piece = slice(at, at + A_PIECE)
+            part = Batch(batch.keys[piece], batch.states[piece], batch.messages[piece], batch.queues, batch.now)
+            for row, message in part.inserts():
+                self.insert(row, message)
 
     def _edges(self, upstream: int) -> Iterator[bytes]:
         return keys.walk_keys(self.txn, keys.one(keys.DEPENDENTS, upstream))
