@@ -214,7 +214,7 @@ def _options(chance: random.Random, keyed: bool) -> dict[str, Any]:
         "payload": chance.choice(("x", b"\x00y")),
         "delay": chance.choice((0.0, 0.0, 5.0)),
         "priority": chance.choice((0, 0, 3)),
-        "ttl": chance.choice((None, None, 0.0, 12.0)),
+        "ttl": chance.choice((None, None, 0.0, 3.0, 12.0)),
         "headers": chance.choice((None, '{"a":"b"}')),
     }
     if keyed:
