@@ -1,19 +1,17 @@
-"""The fast paths: put, claim, ack, and a worker's step of many acks and the next claim; and the long way beside them.
+"""The fast paths: put, claim, ack, and a worker's step of many acks and the next claim.
 
-A fast path is one statement, and so one round trip and one commit. Where one of them finds that there is more to do (a
-timer has passed, an ack sets something free) it changes nothing, and the call takes the long way: a transaction in
-which the engine decides.
+Each is one statement, and so one round trip and one commit. Where one of them finds that there is more to do (a timer
+has passed, an ack sets something free) it changes nothing, and the call takes the long way, see `writer.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from localqueue.errors import IdTaken, QueueStoreUnavailableError
 from localqueue.ids import IdRange
 from localqueue.stores import rules
-from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.row import CODE, READY
 from localqueue.stores.engine.unit import Unit
@@ -30,7 +28,6 @@ from localqueue.stores.port import (
     StoredMessage,
 )
 from localqueue.stores.postgres import errors
-from localqueue.stores.postgres.connection import roll_back
 from localqueue.stores.postgres.inserts import COPY_FROM
 from localqueue.stores.postgres.libpq import (
     FALSE,
@@ -45,17 +42,12 @@ from localqueue.stores.postgres.libpq import (
     int4_or_none,
     int8,
 )
-from localqueue.stores.postgres.notify import Notifies, queue_token, said
+from localqueue.stores.postgres.notify import queue_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload
-from localqueue.stores.postgres.rows import Anew, PostgresRows, claim_values, id_taken, rows_of
-
-T = TypeVar("T")
+from localqueue.stores.postgres.rows import claim_values, id_taken, rows_of
+from localqueue.stores.postgres.writer import Writer
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
-_LOOKED_UP = "".join(
-    f", set_config('{setting}', 'off', true)"
-    for setting in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_bitmapscan", "jit")
-)
 _NO_CLAIM = LeaseRequest("", 0)
 
 
@@ -96,23 +88,14 @@ def is_step(changes: Changes) -> bool:
     )
 
 
-def queues_of(changes: Changes) -> tuple[list[str], list[str]]:
-    """The queues a commit makes, always in the same order, so that two that make the same never wait in a circle; and
-    the others that it names."""
-    made = {message.queue for message in changes.enqueue} | set(changes.topics)
-    made.update(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
-    others = {one.queue for one in changes.settle} | ({changes.lease.queue} if changes.lease is not None else set())
-    return sorted(made), sorted(others - made)
-
-
-def own_key(store: Notifies, message_id: str) -> int:
+def own_key(store: Writer, message_id: str) -> int:
     key = store.ids.key_of(message_id)
     if key is None:
         raise ValueError(f"{message_id!r} is not an id of this namespace; ids of new messages come from mint()")
     return key
 
 
-def plain_values(store: Notifies, queue_ids: dict[str, int], messages: Sequence[NewMessage]) -> tuple[list[Any], ...]:
+def plain_values(store: Writer, queue_ids: dict[str, int], messages: Sequence[NewMessage]) -> tuple[list[Any], ...]:
     """The columns of `put_plain.sql`, from the second parameter on."""
     payloads = [raw_payload(m.payload) for m in messages]
     return (
@@ -129,10 +112,7 @@ def plain_values(store: Notifies, queue_ids: dict[str, int], messages: Sequence[
     )
 
 
-class FastPaths(Notifies):
-    _end_if_idle: str
-    _lock_timeout: str
-
+class FastPaths(Writer):
     def _prepare_fast_paths(self, *, pooled: bool) -> None:
         self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
         self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
@@ -141,78 +121,6 @@ class FastPaths(Notifies):
         self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
         self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
         self._said = self.channel.encode()
-
-    # the long way
-
-    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = (), *, locked: bool = True) -> T:
-        """Run work in a transaction that holds these queues, then wake whoever waits for what it changed.
-
-        Not `locked` is for work that decides nothing about them.
-        """
-        self._require_writable()
-        seen = self._watched.seen
-        needed: set[int] = set()
-
-        def attempt() -> tuple[T, Any, set[str], PostgresRows]:
-            while True:
-                held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
-                with self._pool.connection() as connection:
-                    now = self._begin(connection, held)
-                    rows = PostgresRows(self, connection, now, held if locked else None)
-                    unit = Unit(rows, now, observed=seen is not None)
-                    try:
-                        result = work(unit)
-                        transitions = unit.finish()
-                        tokens = rows.tokens(unit)
-                        rows.finish(tokens, commit=True)
-                        return result, transitions, tokens, rows
-                    except Anew as anew:
-                        needed.update(anew.queues)
-                        roll_back(connection)
-                    except self._driver_error as error:
-                        if taken := id_taken(error):
-                            raise taken from error
-                        raise
-
-        result, transitions, tokens, rows = self._patiently(attempt)
-        self.queue_ids.update(rows.new_queues)
-        self.queue_names.update(rows.new_names)
-        self._wake.touched(tokens)
-        if seen is not None:
-            seen += transitions
-        return result
-
-    def _begin(self, connection: Any, queues: set[int]) -> float:
-        """Begin a transaction that holds these queues; the time in it.
-
-        One round trip without a pipeline: behind one the server would not end a transaction that idles. Only numbers
-        are written into the text. Plans are not left to statistics: rows are looked up one by one, by index.
-        """
-        now = self._given_now()
-        given = "NULL" if now is None else repr(float(now))
-        locked = ",".join(map(str, sorted(queues)))
-        cursor = connection.execute(
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; {self._end_if_idle}; "
-            + self.sql.here(f"SELECT localqueue.lq_begin({given}, ARRAY[{locked}]::int[], '{self._lock_timeout}')")
-            + _LOOKED_UP
-        )
-        while cursor.nextset():
-            pass
-        return float(cursor.fetchone()[0])
-
-    def _apply(self, changes: Changes, *, locked: bool = True) -> Committed:
-        made, others = queues_of(changes)
-
-        def work(unit: Unit) -> Committed:
-            for name in made:
-                unit.rows.queue(name)
-            return apply(unit, changes)
-
-        return self._write(work, [*made, *others], locked=locked)
-
-    def _queue_id(self, name: str) -> int:
-        """The row of a queue, made on first use in a transaction of its own."""
-        return self._find_queue(name) or self._write(lambda unit: unit.rows.queue(name))
 
     # put
 

@@ -17,9 +17,10 @@ from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed
 from localqueue.stores.postgres import errors
-from localqueue.stores.postgres.fast import is_put, queues_of
+from localqueue.stores.postgres.fast import is_put
 from localqueue.stores.postgres.libpq import Packed, packed_dumper
 from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
+from localqueue.stores.postgres.writer import queues_of
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.store import PostgresQueueStore

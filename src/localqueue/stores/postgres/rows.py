@@ -30,7 +30,7 @@ from localqueue.stores.postgres.notify import queue_token, run_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
 if TYPE_CHECKING:
-    from localqueue.stores.postgres.fast import FastPaths
+    from localqueue.stores.postgres.writer import Writer
 
 _FIELDS = 22  # of a row
 
@@ -68,7 +68,7 @@ def row_of(found: Sequence[Any]) -> Row:
 
 
 def claim_values(
-    store: FastPaths, queue: int, request: LeaseRequest, *, now: float | None, consume: bool
+    store: Writer, queue: int, request: LeaseRequest, *, now: float | None, consume: bool
 ) -> tuple[Any, ...]:
     """The parameters of `lq_claim`, behind the first."""
     name = request.queue
@@ -87,7 +87,7 @@ class PostgresRows:
 
     journalled = False  # triggers write the journal
 
-    def __init__(self, store: FastPaths, connection: Any, now: float, held: set[int] | None) -> None:
+    def __init__(self, store: Writer, connection: Any, now: float, held: set[int] | None) -> None:
         self.store = store
         self.sql = store.sql
         self.new_queues: dict[str, int] = {}
