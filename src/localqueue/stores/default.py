@@ -67,8 +67,8 @@ class Settings:
                 )
         return Settings(url, namespace or "default", dict(options or {}))
 
-    def open(self) -> QueueStore:
-        return open_store(self.url, namespace=self.namespace, **self.options)
+    def open(self, *, read_only: bool = False) -> QueueStore:
+        return open_store(self.url, namespace=self.namespace, read_only=read_only, **self.options)
 
 
 def _address(backend: str) -> str:
