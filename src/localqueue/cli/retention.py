@@ -94,7 +94,7 @@ def _attempts(
         with place.open_store(read_only=read_only) as store:
             yield QueueAttemptStore(store)
         return
-    with closing(SQLiteAttemptStore(_there(default_path() if path is None else path))) as attempts:
+    with closing(SQLiteAttemptStore(_file(default_path() if path is None else path, read_only))) as attempts:
         yield attempts
 
 
@@ -108,13 +108,13 @@ def _ledger(
         with place.open_store(read_only=read_only) as store:
             yield QueueIdempotencyStore(store)
         return
-    with closing(SQLiteIdempotencyStore(_there(path))) as ledger:
+    with closing(SQLiteIdempotencyStore(_file(path, read_only))) as ledger:
         yield ledger
 
 
-def _there(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The path of a file that is there: pruning makes none."""
-    if not os.path.exists(path):
+def _file(path: str | os.PathLike[str], read_only: bool) -> str | os.PathLike[str]:
+    """The path of a file, which must be there to be looked at. Pruning makes none either, and finds nothing."""
+    if read_only and not os.path.exists(path):
         raise CommandFailed(f"there is no store at {os.fspath(path)!r}")
     return path
 
