@@ -9,14 +9,14 @@ import pytest
 
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing import LookContract, SharedStoreContract, StoreContract, StoreHarness
+from localqueue.testing import SharedStoreContract, StoreContract, StoreHarness
 
 
 def _open_memory(durability: str = "process", **options: Any) -> QueueStore:
     return MemoryQueueStore(**options)
 
 
-class TestSQLite(SharedStoreContract, LookContract):
+class TestSQLite(SharedStoreContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:
         path = str(tmp_path / "queues.sqlite3")

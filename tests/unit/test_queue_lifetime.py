@@ -10,6 +10,8 @@ import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore, open_store
 from localqueue.errors import QueueStoreClosedError
+from localqueue.message import QueueStats
+from localqueue.stores.default import configure
 from localqueue.testing.steps import PATIENCE
 
 
@@ -34,13 +36,44 @@ def test_without_xdg_the_file_is_below_the_home_directory(
     assert (tmp_path / ".local" / "share" / "localqueue" / "queue.sqlite3").is_file()
 
 
-def test_the_store_is_opened_by_the_first_operation(tmp_path: Path) -> None:
+def test_the_store_is_made_by_the_first_write(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "q.db"
     queue: PersistentQueue[str] = PersistentQueue("jobs", store_path=path)
     assert not path.parent.exists()
-    assert queue.qsize() == 0
+    queue.put("x")
     assert path.is_file()
     queue.close()
+
+
+def test_looking_at_a_queue_of_a_store_that_was_never_made_makes_none(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "q.db"
+    with PersistentQueue[str]("jobs", store_path=path, maxsize=1) as queue:
+        assert (queue.qsize(), queue.empty(), queue.full()) == (0, True, False)
+        assert queue.stats() == QueueStats()
+        assert (queue.messages(), queue.dead_letters(), queue.events()) == ([], [], [])
+        assert queue.inspect("0" * 32) is None
+        assert queue.count_dead_letters_older_than(older_than=0) == 0
+        assert not queue.is_paused()
+        assert (queue.run("r"), queue.run_messages("r"), queue.waits_for("0" * 32)) == (None, [], [])
+        assert not (tmp_path / "deep").exists()
+        with PersistentQueue[str]("jobs", store_path=path) as other:
+            other.put("x")
+        assert (queue.qsize(), queue.full()) == (1, True)
+    with pytest.raises(QueueStoreClosedError):
+        queue.qsize()
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/q.db", "lmdb:///{}/q.lmdb", "memory://"])
+def test_looking_at_the_store_of_the_process_makes_none(url: str, tmp_path: Path) -> None:
+    configure(url=url.format(tmp_path))
+    try:
+        with PersistentQueue[str]("jobs") as queue, PersistentQueue[str]("jobs") as other:
+            assert queue.qsize() == 0
+            assert list(tmp_path.iterdir()) == []
+            other.put("x")
+            assert queue.qsize() == 1
+    finally:
+        configure()
 
 
 def test_the_environment_is_read_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

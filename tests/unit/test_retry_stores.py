@@ -134,6 +134,34 @@ def test_a_newer_sqlite_file_is_refused_and_left_alone(family: Family, tmp_path:
         assert caught.value.path == str(path)
 
 
+@pytest.mark.parametrize("place", ["sqlite", "lmdb"])
+def test_a_file_is_made_by_the_first_save_and_not_by_reading(family: Family, place: str, tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / f"s.{place}"
+    make = getattr(family, place)
+    with make(path) as store, make(path) as other:
+        assert store.load("a") is None
+        store.delete("a")
+        if hasattr(store, "keys"):
+            assert store.keys() == []
+        for name in ("count_exhausted_older_than", "prune_exhausted", "count_completed_older_than", "prune_completed"):
+            if hasattr(store, name):
+                assert getattr(store, name)(older_than=0, now=1.0) == 0
+        assert list(tmp_path.iterdir()) == []
+        other.save("a", family.value)
+        assert path.exists()
+        assert store.load("a") == family.value
+
+
+@pytest.mark.parametrize("place", ["sqlite", "lmdb"])
+def test_a_store_that_made_no_file_is_closed_like_any_other(family: Family, place: str, tmp_path: Path) -> None:
+    store = getattr(family, place)(tmp_path / f"s.{place}")
+    store.close()
+    for use in (lambda: store.load("a"), lambda: store.save("a", family.value), lambda: store.delete("a")):
+        with pytest.raises(QueueStoreClosedError):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_of_other_kinds_are_refused(family: Family, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "foreign.sqlite3")) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -141,8 +169,9 @@ def test_files_of_other_kinds_are_refused(family: Family, tmp_path: Path) -> Non
     LMDBQueueStore(tmp_path / "queue.lmdb").close()
     for other in FAMILIES:
         if other is not family:
-            other.sqlite(tmp_path / f"{other.name}.sqlite3").close()
-            other.lmdb(tmp_path / f"{other.name}.lmdb").close()
+            for make, suffix in ((other.sqlite, "sqlite3"), (other.lmdb, "lmdb")):
+                with make(tmp_path / f"{other.name}.{suffix}") as made:
+                    made.save("a", other.value)
     files = sorted(tmp_path.glob("*.sqlite3")) + sorted(tmp_path.glob("*.lmdb"))
     assert len(files) == 7
     for path in files:
@@ -159,6 +188,8 @@ def test_damage_is_reported_as_of_this_store(family: Family, tmp_path: Path) -> 
 
 def test_a_sqlite_file_that_another_process_holds_is_reported_locked(family: Family, tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite3"
+    with family.sqlite(path) as store:
+        store.save("before", family.value)
     with family.sqlite(path, 0.01) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert store.load("a") is None
@@ -172,6 +203,8 @@ def test_a_sqlite_file_that_another_process_holds_is_reported_locked(family: Fam
 
 def test_an_lmdb_directory_that_another_process_holds_is_reported_locked(family: Family, tmp_path: Path) -> None:
     path = tmp_path / "s.lmdb"
+    with family.lmdb(path) as store:
+        store.save("before", family.value)
     with family.lmdb(path, timeout=0.01) as store, open(path / "write.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(family.locked, match=f"LMDB {family.name} store at .* is locked") as caught:
@@ -190,6 +223,7 @@ def test_an_lmdb_store_grows_beyond_its_first_map(tmp_path: Path) -> None:
 
 def test_a_save_in_sqlite_is_one_statement(family: Family, tmp_path: Path) -> None:
     with family.sqlite(tmp_path / "s.sqlite3") as store:
+        store.save("before", family.value)
         seen: list[str] = []
         store._records._connection.set_trace_callback(seen.append)
         store.save("a", family.value)
@@ -201,6 +235,7 @@ def test_a_save_in_sqlite_is_one_statement(family: Family, tmp_path: Path) -> No
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: family.name)
 def test_pruning_in_sqlite_walks_an_index(family: Family, tmp_path: Path) -> None:
     with family.sqlite(tmp_path / "s.sqlite3") as store:
+        store.save("a", family.value)
         records = store._records
         (plan,) = records._connection.execute(f"EXPLAIN QUERY PLAN {records._prune}", (1.0,)).fetchall()
     assert "INDEX" in plan[-1]

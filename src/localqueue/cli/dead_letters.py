@@ -81,7 +81,7 @@ def dead(
         if limit is not None or watch or summary or wanted != Wanted():
             raise CommandFailed("pass --prune-older-than on its own; it cannot be combined with list or watch options")
         return _prune(queue, place, out, prune_older_than, dry_run)
-    with place.open_queue(queue) as opened:
+    with place.look_at_queue(queue) as opened:
 
         def show() -> None:
             found = list(islice(_matching(opened, wanted), limit))
@@ -138,10 +138,11 @@ def _prune(queue: str, place: Place, out: Output, older_than: float | None, dry_
     age = older_than if older_than is not None else Config.load().dead_letter_ttl_seconds
     if age is None:
         raise CommandFailed("pass --prune-older-than or configure dead_letter_ttl_seconds")
-    with place.open_queue(queue) as opened:
-        if dry_run:
+    if dry_run:
+        with place.look_at_queue(queue) as opened:
             removed = opened.count_dead_letters_older_than(older_than=age)
-        else:
+    else:
+        with place.open_queue(queue) as opened:
             removed = opened.prune_dead_letters(older_than=age)
     out.facts({"dry_run": dry_run, "older_than": age, "would_delete" if dry_run else "deleted": removed})
 

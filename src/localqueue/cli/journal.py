@@ -34,7 +34,8 @@ def journal(
     """Turn the journal of the store on or off, or show whether it is on."""
     if not enable and (keep_seconds is not None or keep_events is not None):
         raise Mistake("--keep-seconds and --keep-events go with --enable")
-    with place.open_store() as store:
+    looks = enable is None and prune_older_than is None
+    with place.open_store(read_only=looks) as store:
         shown: dict[str, Any] = {}
         if enable:
             store.enable_journal(keep_seconds=keep_seconds, keep_events=keep_events)
@@ -53,7 +54,7 @@ def events(
     limit: Annotated[int, typer.Option(min=0, help="How many at most.")] = 100,
 ) -> None:
     """List the entries of the journal, oldest first."""
-    with place.open_store() as store:
+    with place.open_store(read_only=True) as store:
         found = store.events(after, limit, queue)
     out.rows(map(_shown, found), _COLUMNS, "no events")
 

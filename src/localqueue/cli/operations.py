@@ -54,14 +54,14 @@ def backup(
     out: Output,
 ) -> None:
     """Write a verified copy of the store while it is in use."""
-    with place.open_store() as store:
+    with place.open_store(read_only=True) as store:
         store.backup(path)
         out.facts({"backup": path, "store": store.url})
 
 
 def check(place: Place, out: Output) -> int:
     """Check the integrity of the store; exit code 1 when there is a problem."""
-    with place.open_store() as store:
+    with place.open_store(read_only=True) as store:
         report = store.check()
     out.facts({"ok": report.ok, "problems": list(report.problems)})
     return OK if report.ok else NEGATIVE

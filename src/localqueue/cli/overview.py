@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 def list_(place: Place, out: Output) -> None:
     """List the queues of the store with their counts."""
-    with place.open_store() as store:
+    with place.open_store(read_only=True) as store:
         rows = [{"queue": name, **store.stats(name).as_dict()} for name in store.queues()]
     out.rows(rows, _COUNTS, "no queues yet")
 
@@ -45,14 +45,14 @@ def messages(
     limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
 ) -> None:
     """List stored messages, oldest first."""
-    with place.open_queue(queue) as opened:
+    with place.look_at_queue(queue) as opened:
         found = opened.messages(state=state, after=after, limit=limit)
     out.rows(map(as_dict, found), _MESSAGE, "no messages")
 
 
 def size(queue: QueueName, place: Place) -> None:
     """Print how many messages could be delivered now."""
-    with place.open_queue(queue) as opened:
+    with place.look_at_queue(queue) as opened:
         write(str(opened.qsize()))
 
 
@@ -67,7 +67,7 @@ def stats(
     ] = None,
 ) -> None:
     """Count the messages of a queue by state, with ages and workers."""
-    with place.open_queue(queue) as opened:
+    with place.look_at_queue(queue) as opened:
 
         def show() -> None:
             counts = opened.stats()
@@ -87,7 +87,7 @@ def health(
 ) -> None:
     """Show counts, workers, dead letters and retention settings together."""
     config = Config.load()
-    with place.open_queue(queue) as opened:
+    with place.look_at_queue(queue) as opened:
         counts = opened.stats()
         report: dict[str, Any] = {
             "queue": queue,

@@ -11,7 +11,7 @@ import typer
 
 from localqueue.cli.command import shared
 from localqueue.cli.config import Config
-from localqueue.cli.errors import Mistake
+from localqueue.cli.errors import Mistake, say
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -35,20 +35,20 @@ class Place:
         return self.store is not None or self.store_path is not None
 
     @contextmanager
-    def open_store(self) -> Iterator[QueueStore]:
-        """The store, closed at the end."""
+    def open_store(self, *, read_only: bool = False) -> Iterator[QueueStore]:
+        """The store, closed at the end. With `read_only` it must be there, and nothing in it can be changed."""
         if self.store is not None and self.store_path is not None:
             raise Mistake("pass either --store or --store-path, not both")
         for option, value in (("--store", self.store), ("--store-path", self.store_path)):
             if value == "":
                 raise Mistake(f"{option} is empty")
-        store = self._open()
+        store = self._open(read_only)
         try:
             yield store
         finally:
             store.close()
 
-    def _open(self) -> QueueStore:
+    def _open(self, read_only: bool) -> QueueStore:
         from localqueue.stores.default import Settings, environment
 
         config = Config.load()
@@ -57,20 +57,31 @@ class Place:
         namespace = next((one for one in (self.namespace, named, config.namespace) if one is not None), None)
         if url is None and path is None:
             if backend is not None or there is not None:
-                return Settings.of(backend, there, namespace).open()
+                return Settings.of(backend, there, namespace).open(read_only=read_only)
             url, path = config.store_url, config.store_path
         if path is None:
-            return Settings.of(None, url, namespace).open()
+            return Settings.of(None, url, namespace).open(read_only=read_only)
         from localqueue.stores.sqlite import SQLiteQueueStore
 
-        return SQLiteQueueStore(path, namespace="default" if namespace is None else namespace)
+        return SQLiteQueueStore(path, namespace="default" if namespace is None else namespace, read_only=read_only)
 
     @contextmanager
-    def open_queue(self, name: str, **settings: Any) -> Iterator[PersistentQueue[Any]]:
+    def open_queue(self, name: str, *, read_only: bool = False, **settings: Any) -> Iterator[PersistentQueue[Any]]:
         """A queue of the store. A wrong name is found before a store is made for it."""
         from localqueue.queue import PersistentQueue
         from localqueue.queue.setup import check_name
 
         check_name(name)
-        with self.open_store() as store, PersistentQueue[Any](name, store=store, **settings) as queue:
+        with (
+            self.open_store(read_only=read_only) as store,
+            PersistentQueue[Any](name, store=store, **settings) as queue,
+        ):
+            yield queue
+
+    @contextmanager
+    def look_at_queue(self, name: str) -> Iterator[PersistentQueue[Any]]:
+        """A queue of a store that is there, to be read. A queue that is not there reads as empty, and that is said."""
+        with self.open_queue(name, read_only=True) as queue:
+            if name not in queue.store.queues():
+                say(f"there is no queue {name!r} in the store at {queue.store.url!r}")
             yield queue

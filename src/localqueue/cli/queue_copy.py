@@ -46,6 +46,9 @@ def copy(
         if progress:
             say(f"{done} of {total}")
 
+    if not forget:
+        with place.open_store(read_only=True):
+            pass  # a source that is not there is said before a target is made
     with closing(open_store(to, namespace=to_namespace)) as there, PersistentQueue[Any](name, store=there) as target:
         if forget:
             out.facts({"queue": name, "store": there.url, "forgotten": forget_copies(target)})

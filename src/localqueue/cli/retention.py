@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -48,7 +49,7 @@ def prune_retries(
     config = Config.load()
     age = _age(older_than, config.retry_record_ttl_seconds, "retry_record_ttl_seconds")
     path = retry_store_path if retry_store_path is not None else config.retry_store_path
-    with _attempts(place, retry_store_path, path) as store:
+    with _attempts(place, retry_store_path, path, read_only=dry_run) as store:
         prune = store.count_exhausted_older_than if dry_run else store.prune_exhausted
         _report(out, dry_run, age, prune(older_than=age, now=time.time()))
 
@@ -66,7 +67,7 @@ def prune_idempotency(
     config = Config.load()
     age = _age(older_than, config.idempotency_record_ttl_seconds, "idempotency_record_ttl_seconds")
     path = idempotency_store_path if idempotency_store_path is not None else config.idempotency_store_path
-    with _ledger(place, idempotency_store_path, path) as store:
+    with _ledger(place, idempotency_store_path, path, read_only=dry_run) as store:
         prune = store.count_completed_older_than if dry_run else store.prune_completed
         _report(out, dry_run, age, prune(older_than=age, now=time.time()))
 
@@ -83,30 +84,39 @@ def _report(out: Output, dry_run: bool, age: float, count: int) -> None:
 
 
 @contextmanager
-def _attempts(place: Place, given: str | None, path: str | None) -> Iterator[SQLiteAttemptStore | QueueAttemptStore]:
+def _attempts(
+    place: Place, given: str | None, path: str | None, *, read_only: bool
+) -> Iterator[SQLiteAttemptStore | QueueAttemptStore]:
     from localqueue.retry import QueueAttemptStore, SQLiteAttemptStore
     from localqueue.retry.default_store import default_path
 
     if _is_in_store(place, given, "--retry-store-path"):
-        with place.open_store() as store:
+        with place.open_store(read_only=read_only) as store:
             yield QueueAttemptStore(store)
         return
-    with closing(SQLiteAttemptStore(default_path() if path is None else path)) as attempts:
+    with closing(SQLiteAttemptStore(_file(default_path() if path is None else path, read_only))) as attempts:
         yield attempts
 
 
 @contextmanager
 def _ledger(
-    place: Place, given: str | None, path: str | None
+    place: Place, given: str | None, path: str | None, *, read_only: bool
 ) -> Iterator[SQLiteIdempotencyStore | QueueIdempotencyStore]:
     from localqueue.idempotency import QueueIdempotencyStore, SQLiteIdempotencyStore
 
     if _is_in_store(place, given, "--idempotency-store-path") or path is None:
-        with place.open_store() as store:
+        with place.open_store(read_only=read_only) as store:
             yield QueueIdempotencyStore(store)
         return
-    with closing(SQLiteIdempotencyStore(path)) as ledger:
+    with closing(SQLiteIdempotencyStore(_file(path, read_only))) as ledger:
         yield ledger
+
+
+def _file(path: str | os.PathLike[str], read_only: bool) -> str | os.PathLike[str]:
+    """The path of a file, which must be there to be looked at. Pruning makes none either, and finds nothing."""
+    if read_only and not os.path.exists(path):
+        raise CommandFailed(f"there is no store at {os.fspath(path)!r}")
+    return path
 
 
 def _is_in_store(place: Place, given: str | None, option: str) -> bool:

@@ -119,7 +119,7 @@ def list_(
     from localqueue.queue import PersistentQueue
     from localqueue.schedules import Scheduler
 
-    with place.open_store() as store:
+    with place.open_store(read_only=True) as store:
         names = queues_with_schedules(store) if queue is None else [queue]
         states = [state for name in names for state in Scheduler(PersistentQueue(name, store=store)).list()]
     out.rows(map(_shown, states), _COLUMNS, "no schedules")

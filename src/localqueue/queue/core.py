@@ -25,6 +25,11 @@ class QueueCore(Generic[T]):
         return self.desk.store
 
     @property
+    def _seen(self) -> QueueStore:
+        """The same for a look: where no store was made yet, an empty one that is made of nothing."""
+        return self.desk.tenancy.seen
+
+    @property
     def hooks(self) -> tuple[Hook, ...]:
         """The hooks in the order they are called."""
         return tuple(self.desk.emitter.hooks or ())

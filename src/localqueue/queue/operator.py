@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Operator(QueueCore[T]):
     def inspect(self, message_id: str) -> QueueMessage[T] | None:
         """Read one message without leasing it."""
-        stored = self.store.get(self.name, message_id)
+        stored = self._seen.get(self.name, message_id)
         return None if stored is None else self.desk.payloads.show(stored)
 
     def messages(
@@ -31,12 +31,12 @@ class Operator(QueueCore[T]):
         check_limit(limit)
         return [
             self.desk.payloads.show(stored)
-            for stored in self.store.scan(self.name, state=state, after=after, limit=limit)
+            for stored in self._seen.scan(self.name, state=state, after=after, limit=limit)
         ]
 
     def qsize(self) -> int:
         """Count of messages that could be leased now."""
-        return self.store.qsize(self.name)
+        return self._seen.qsize(self.name)
 
     def empty(self) -> bool:
         """Whether no message could be leased now."""
@@ -45,11 +45,11 @@ class Operator(QueueCore[T]):
     def full(self) -> bool:
         """Whether a `put` would find no capacity now."""
         policy = self.desk.configuration.backpressure
-        return policy.maxsize > 0 and policy.is_full(qsize=self.store.load(self.name))
+        return policy.maxsize > 0 and policy.is_full(qsize=self._seen.load(self.name))
 
     def stats(self) -> QueueStats:
         """Counts, ages and workers, without changing anything."""
-        return self.store.stats(self.name)
+        return self._seen.stats(self.name)
 
     def dead_letters(self, *, limit: int | None = None) -> list[QueueMessage[T]]:
         """Dead letters in the order they died."""
@@ -58,7 +58,7 @@ class Operator(QueueCore[T]):
     def events(self, after: int = 0, limit: int | None = None) -> list[JournalEvent]:
         """What the store's journal says about this queue, behind the entry `after`; see `store.enable_journal()`."""
         check_limit(limit)
-        return self.store.events(after, limit, self.name)
+        return self._seen.events(after, limit, self.name)
 
     def requeue_dead(self, message: QueueMessage[Any] | str, *, delay: float = 0.0) -> bool:
         """Return a dead (or expired, or cancelled) message to delivery with a fresh attempt budget."""
@@ -78,7 +78,7 @@ class Operator(QueueCore[T]):
 
     def count_dead_letters_older_than(self, *, older_than: float) -> int:
         """How many dead letters `prune_dead_letters` would remove."""
-        return self.store.prune(self.name, state=DEAD, older_than=_check_age(older_than), dry_run=True)
+        return self._seen.prune(self.name, state=DEAD, older_than=_check_age(older_than), dry_run=True)
 
     def prune_expired(self, *, older_than: float) -> int:
         """Remove messages whose time to live ended at least `older_than` seconds ago."""
@@ -103,7 +103,7 @@ class Operator(QueueCore[T]):
         self.store.resume(self.name, worker=_check_worker(worker))
 
     def is_paused(self, *, worker: str | None = None) -> bool:
-        return self.store.paused(self.name, worker=_check_worker(worker))
+        return self._seen.paused(self.name, worker=_check_worker(worker))
 
     def record_worker_heartbeat(self, worker_id: str) -> None:
         """Note that a worker is alive, for `stats().last_seen_by_worker_id`."""
@@ -115,14 +115,14 @@ class Operator(QueueCore[T]):
 
     def run(self, run_id: str) -> RunStats | None:
         """Counts of a run, or None when no message was ever put into it."""
-        return self.store.run(run_id)
+        return self._seen.run(run_id)
 
     def run_messages(
         self, run_id: str, *, after: str | None = None, limit: int | None = None
     ) -> list[QueueMessage[Any]]:
         """The messages of a run that are still stored, by id."""
         check_limit(limit)
-        return [self.desk.payloads.show(stored) for stored in self.store.run_messages(run_id, after=after, limit=limit)]
+        return [self.desk.payloads.show(stored) for stored in self._seen.run_messages(run_id, after=after, limit=limit)]
 
     def cancel_run(self, run_id: str) -> int:
         """Cancel every live message of a run; leases of inflight ones are lost. The run takes no more messages."""
@@ -142,7 +142,7 @@ class Operator(QueueCore[T]):
 
     def waits_for(self, message: QueueMessage[Any] | str) -> list[str]:
         """Ids of the messages a waiting message still comes after."""
-        return self.store.upstream(self.name, message if isinstance(message, str) else message.id)
+        return self._seen.upstream(self.name, message if isinstance(message, str) else message.id)
 
     # publish/subscribe
 

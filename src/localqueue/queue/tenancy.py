@@ -26,6 +26,7 @@ class Tenancy:
         self._path = path
         self._durability = durability
         self._shared: default.Shared | None = None
+        self._empty: QueueStore | None = None
         self._opening = threading.Lock()
         self._closed = False
 
@@ -42,6 +43,30 @@ class Tenancy:
             if self.current is None:
                 self.current = self._open_default()
             return self.current
+
+    @property
+    def seen(self) -> QueueStore:
+        """The store for a look, which makes none: where there is none yet, an empty one stands for it."""
+        store = self.current
+        return self._open_to_look() if store is None else store
+
+    def _open_to_look(self) -> QueueStore:
+        if self._is_there():
+            return self.open()
+        with self._opening:
+            if self._closed:
+                raise QueueStoreClosedError(f"queue {self._queue!r} is closed")
+            if self._empty is None:
+                from localqueue.stores.sqlite import MemoryQueueStore
+
+                self._empty = MemoryQueueStore()
+            return self._empty
+
+    def _is_there(self) -> bool:
+        shared = default.shared() if self._path is None else None
+        if shared is not None:
+            return shared.is_there()
+        return os.path.lexists(default.default_store_path() if self._path is None else self._path)
 
     def _open_default(self) -> QueueStore:
         """The file at `path`, else the store of this process, else the user's file."""
@@ -66,6 +91,9 @@ class Tenancy:
             self._closed = True
             store, self.current = self.current, None
             shared, self._shared = self._shared, None
+            empty, self._empty = self._empty, None
+        if empty is not None:
+            empty.close()
         if shared is not None:
             shared.release()
         elif store is not None and store is not self._given:

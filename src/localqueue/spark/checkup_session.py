@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localqueue.errors import QueueStoreError
+from localqueue.errors import QueueStoreError, QueueStoreMissingError
 from localqueue.spark.checkup import FAIL, OK, WARN, Check
 from localqueue.spark.options import OptionError, Options, parse
 from localqueue.spark.place import opened
@@ -150,7 +150,12 @@ def _store(spark: SparkSession, url: str, namespace: str | None) -> Check:
         options = parse(given)
     except OptionError as error:
         return Check(name=name, state=FAIL, found=str(error))
-    here = answer(options)
+    try:
+        here = answer(options)
+    except QueueStoreMissingError as missing:
+        return Check(
+            name=name, state=WARN, found=str(missing), way_out="the first put makes it; or give its right address"
+        )
     if here["error"] is not None:
         return Check(name=name, state=FAIL, found=here["error"], way_out="start it, or give its right address")
 
@@ -176,12 +181,14 @@ def _store(spark: SparkSession, url: str, namespace: str | None) -> Check:
 
 
 def answer(options: Options) -> dict[str, str | None]:
-    """What a store says when it is asked for the time, from this process."""
+    """What a store says when it is asked for the time; QueueStoreMissingError where there is none."""
     found: dict[str, str | None] = {"host": socket.gethostname(), "url": None, "error": None}
     try:
-        with opened(options) as store:
+        with opened(options, read_only=True) as store:
             store.now()
             found["url"] = store.url
+    except QueueStoreMissingError:
+        raise
     except (QueueStoreError, OSError, ImportError, ValueError) as error:
         found["error"] = str(error)
     return found

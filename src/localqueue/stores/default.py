@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from localqueue.errors import QueueStoreError, QueueStoreMissingError
 from localqueue.stores.port import QueueStore
 from localqueue.stores.url import BACKENDS, backend_of, open_store
 
@@ -67,8 +68,8 @@ class Settings:
                 )
         return Settings(url, namespace or "default", dict(options or {}))
 
-    def open(self) -> QueueStore:
-        return open_store(self.url, namespace=self.namespace, **self.options)
+    def open(self, *, read_only: bool = False) -> QueueStore:
+        return open_store(self.url, namespace=self.namespace, read_only=read_only, **self.options)
 
 
 def _address(backend: str) -> str:
@@ -111,6 +112,18 @@ class Shared:
                 self._store = self.settings.open()
                 _open.append(self)
             return self._store
+
+    def is_there(self) -> bool:
+        """Whether opening it would make nothing."""
+        if self._store is not None:
+            return True
+        try:
+            self.settings.open(read_only=True).close()
+        except QueueStoreMissingError:
+            return False
+        except QueueStoreError:  # which is said when it is opened
+            return True
+        return True
 
     def acquire(self) -> QueueStore:
         """The store, open until `release`."""

@@ -17,8 +17,8 @@ A store author subclasses `StoreContract` in a test module and says how the stor
 - `ReopenContract` is for stores that keep their messages when they are closed.
 - `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need
   `opener` and `location`.
+- `LookContract` is for stores that can be opened to look, with `read_only=True`.
 - `SharedStoreContract` is all of them.
-- `LookContract` is for stores that can be opened to look, with `read_only=True`; add it beside one of the others.
 
 Attempt, idempotency and result stores have suites of their own, see `localqueue.testing.adapters`:
 `AttemptStoreContract`, `IdempotencyStoreContract` and `ResultStoreContract` for what their protocols promise,
@@ -31,7 +31,7 @@ lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the
 worker between any two steps of effectively-once work; its `CommitHarness` says which store, commit policy, ledger and
 participants do the work.
 
-`open` must accept `namespace=`, `clock=` (a callable that returns seconds) and `durability=`. Tests that start
+`open` must accept `namespace=`, `clock=` (a callable that returns seconds), `durability=` and `read_only=`. Tests that start
 processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
 suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
 the same random steps; it needs Hypothesis. `localqueue.testing.differ` tells several stores the same random operations

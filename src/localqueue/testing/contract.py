@@ -21,6 +21,7 @@ from localqueue.testing.journal_options import JournalOptionsContract
 from localqueue.testing.journal_retention import JournalKeepingContract, SharedJournalContract
 from localqueue.testing.journal_span import JournalSpanContract
 from localqueue.testing.leases import LeaseContract
+from localqueue.testing.looks import LookContract
 from localqueue.testing.namespaces import NamespaceContract
 from localqueue.testing.observation import ObserveContract
 from localqueue.testing.operations import OperationsContract
@@ -105,5 +106,7 @@ class StoreContract(
         return open_store()
 
 
-class SharedStoreContract(StoreContract, ReopenContract, ProcessContract, ProcessWakeContract, SharedJournalContract):
+class SharedStoreContract(
+    StoreContract, ReopenContract, LookContract, ProcessContract, ProcessWakeContract, SharedJournalContract
+):
     """What a store promises that persists and that several processes open at once."""

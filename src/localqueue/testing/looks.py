@@ -71,7 +71,7 @@ _WRITES: dict[str, Callable[[QueueStore, dict[str, str]], object]] = {
 
 
 class LookContract:
-    """For a store whose `open` takes `read_only=True`. Add it to the class that has the other promises."""
+    """For a store whose `open` takes `read_only=True`."""
 
     def test_where_there_is_no_store_looking_says_so_and_makes_none(self, harness: StoreHarness) -> None:
         for _ in range(2):

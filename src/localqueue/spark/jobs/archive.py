@@ -95,7 +95,7 @@ def archive(
     if format == "delta":
         delta_table.need_delta()
         delta_table.local(folder)
-    with opened(place) as store:
+    with opened(place, read_only=True) as store:
         marker = Marker(kind="journal" if view == "events" else "snapshots", format=format, view=view, store=store.url,
                         namespace=place.namespace, queue=queue, partition_by=partition_by)  # fmt: skip
         span = store.journal_span()

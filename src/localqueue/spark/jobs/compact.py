@@ -93,7 +93,7 @@ def topic_rows(spark: SparkSession, source: DataFrame | str | PathLike[str], nam
     except ValueError:
         return messages_of(read_archive(spark, text))
     place = place_of(text, namespace=namespace)
-    with opened(place) as store:
+    with opened(place, read_only=True) as store:
         first, last = store.journal_span()
         if last < first and not store.journal_enabled():
             raise ValueError(

@@ -57,7 +57,7 @@ def stream_report(
     if events is None:
         most = None if max_events is None else str(max_events)
         texts, options = source_options(url, queue, namespace, mode="subscribe", maxOffsetsPerTrigger=most)
-        with opened(options) as store:
+        with opened(options, read_only=True) as store:
             first, last = store.journal_span()
             if last < first and not store.journal_enabled():
                 raise ValueError(no_journal(store))

@@ -118,18 +118,18 @@ def replay(
     key = idempotency_key or _derived(source, queue, place.queue, begin, end, from_seq, to_seq, where)
     key = f"{key} again {uuid.uuid4().hex}" if again else key
     target = f"queue {place.queue!r}" if place.queue is not None else "the queues they came from"
+    if dry_run:
+        sample = rows.orderBy("seq").limit(_SAMPLE).select("seq", "at", "queue", "value", "headers").collect()
+        shown = tuple(_utc(row.asDict(recursive=True)) for row in sample)
+        return ReplayResult(target=target, idempotency_key=key, **_counted(rows), dry_run=True, sample=shown)
     with opened(place) as store:
-        way = None if dry_run else way_of(store, key)
+        way = way_of(store, key)
         if way is not None and way.done:
             return ReplayResult(target=target, matched=0, finished_before=True, idempotency_key=key)
         if way is not None:
             rows = rows.where(f"seq <= {way.last}")
         found = _counted(rows)
         result = {"target": target, "idempotency_key": key, **found}
-        if dry_run:
-            sample = rows.orderBy("seq").limit(_SAMPLE).select("seq", "at", "queue", "value", "headers").collect()
-            shown = tuple(_utc(row.asDict(recursive=True)) for row in sample)
-            return ReplayResult(**result, dry_run=True, sample=shown)
         way = way or Way(key=key, last=found["last_seq"] or 0)
         say(f"replaying {found['matched']} messages into {target}")
         putting = _Replayer(store, place.queue)
@@ -152,7 +152,7 @@ def _entries(
     except ValueError:
         return read_archive(spark, text)
     origin: Options = place_of(text, namespace=namespace, queue=queue)
-    with opened(origin) as store:
+    with opened(origin, read_only=True) as store:
         first, last = store.journal_span()
         if last < first and not store.journal_enabled():
             raise ValueError(

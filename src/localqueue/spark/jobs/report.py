@@ -190,7 +190,7 @@ def _journal(
     texts, options = source_options(
         url, queue, namespace, startingTimestamp=_told("since", since), endingTimestamp=_told("until", until)
     )
-    with opened(options) as store:
+    with opened(options, read_only=True) as store:
         first, last = store.journal_span()
         if last < first:
             raise ValueError(no_journal(store))

@@ -126,12 +126,12 @@ class Triage:
 
     def audit(self) -> list[AuditEntry]:
         """What was done to the dead letters of this queue, the latest first."""
-        with opened(self._options) as store:
+        with opened(self._options, read_only=True) as store:
             return list(triage_audit.entries(store, self.queue))[::-1]
 
     def audit_ids(self, audit_id: str) -> list[str]:
         """The ids that an entry was about."""
-        with opened(self._options) as store:
+        with opened(self._options, read_only=True) as store:
             entry = triage_audit.find(store, audit_id)
             return [one for page in range(entry.pages) for one in triage_audit.ids_of(store, audit_id, page)]
 
@@ -148,7 +148,7 @@ class Triage:
         **how: Any,
     ) -> AuditEntry:
         chosen_by = _chosen_by(shape, where, ids)
-        with opened(self._options) as store:
+        with opened(self._options, read_only=dry_run) as store:
             found = self._found(store, ids) if ids is not None else self._selected(shape, where)
             at = store.now()
             entry = AuditEntry(

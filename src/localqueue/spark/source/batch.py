@@ -52,7 +52,7 @@ class BatchReader(DataSourceReader):
         return rest
 
     def partitions(self) -> list[InputPartition]:
-        with opened(self.options) as store:
+        with opened(self.options, read_only=True) as store:
             return plan(store, self.options, self.wanted, tables=self.engine != "scan")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
         elif self.engine != "scan" and isinstance(part, Entries):
             yield from read_events(self.options, self.engine, part, self.wanted, schema)
         elif part.__class__ is not InputPartition:  # which is what Spark makes of no parts at all
-            with opened(self.options) as store:
+            with opened(self.options, read_only=True) as store:
                 if isinstance(part, Messages):
                     yield from scan_messages(store, part, self.wanted.states, schema)
                 elif isinstance(part, Entries):

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from localqueue.errors import QueueStoreUnavailableError
+from localqueue.errors import QueueStoreLockedError, QueueStoreUnavailableError
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import PATIENCE
 from localqueue.stores.postgres.errors import without_password
+from localqueue.stores.sqlite.onlooker import Look, copy_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,17 +66,43 @@ def connected(options: Options, engine: str) -> Iterator[Connection]:
             yield connection
         return
     path = unquote(urlsplit(options.url).path[1:])  # which is absolute in options
-    uri = f"file:{quote(path)}?mode=ro"
-    if engine != "adbc" or (not _by_adbc[path] and _is_open_here(path)):
-        with cursors.sqlite(uri) as connection:
-            yield connection
+    with _looked_at(path) as uri:
+        if engine != "adbc" or (not _by_adbc[path] and _is_open_here(path)):
+            with cursors.sqlite(uri) as connection:
+                yield connection
+            return
+        _by_adbc[path] += 1
+        try:
+            with adbc.sqlite(uri) as connection:
+                yield connection
+        finally:
+            _by_adbc[path] -= 1
+
+
+@contextmanager
+def _looked_at(path: str) -> Iterator[str]:
+    """The address of a file for SQLite to read, which leaves no log beside it; see `localqueue.stores.sqlite.onlooker`.
+
+    Where nobody has the file open, SQLite makes a log and puts it away in the end, if it may; where it may not, the
+    file is read as one that does not change, and that it did not is checked.
+    """
+    look = Look.at(path)
+    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
+    if look.is_in_use:
+        yield f"file://{quote(path)}?mode=ro"
         return
-    _by_adbc[path] += 1
-    try:
-        with adbc.sqlite(uri) as connection:
-            yield connection
-    finally:
-        _by_adbc[path] -= 1
+    if look.has_log_left:
+        with copy_of(path) as copy:
+            yield f"file://{quote(copy)}?mode=rw"
+    elif writable:
+        yield f"file://{quote(path)}?mode=rw"
+        return
+    else:
+        yield f"file://{quote(path)}?immutable=1"
+    if Look.at(path) != look:
+        raise QueueStoreLockedError(
+            f"SQLite queue store at {path!r} changed while it was read; read it again", path=path
+        )
 
 
 def conninfo(options: Options) -> str:

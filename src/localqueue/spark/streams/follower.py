@@ -24,7 +24,7 @@ class Follower:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._store = open_store(options.url, namespace=options.namespace)
+        self._store = open_store(options.url, namespace=options.namespace, read_only=True)
         self._pinned: int | None = None
         self._clear = (0, 0)  # an offset, and the entry up to which there is no row behind it
         self._taken = 0

@@ -119,7 +119,7 @@ def ranges(after: int, until: int, options: Options) -> list[JournalRange]:
 def read_range(options: Options, part: JournalRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a range, in the columns of the schema; EntriesLost when some of it was pruned meanwhile."""
     make = enqueued_batch if options.view == "messages" else event_batch
-    with opened(options) as store:
+    with opened(options, read_only=True) as store:
         for entries in _pages(store, part, options.queue):
             yield make(entries, schema)
         if options.fail_on_data_loss and store.journal_span()[0] > part.after + 1:

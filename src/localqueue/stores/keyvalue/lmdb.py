@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -26,7 +27,10 @@ _RECORD = b"k"
 
 
 class LMDBRecords(Records[V]):
-    """`map_size` is where the map starts: it grows by itself. Processes should agree on `durability`."""
+    """Reads of an environment that is not there find nothing; the first write makes it.
+
+    `map_size` is where the map starts: it grows by itself. Processes should agree on `durability`.
+    """
 
     def __init__(
         self, kind: Kind[V], path: str | os.PathLike[str], *, map_size: int, timeout: float, durability: str
@@ -38,20 +42,17 @@ class LMDBRecords(Records[V]):
         self.kind = kind
         self.path = os.path.realpath(path)
         self._timeout = timeout
+        self._map_size = map_size
+        self._sync = durability == "power"
         self._mark = _META.pack(f"localqueue {kind.name}".encode(), VERSION)
-        with kind.worded():
-            self._environment = connection.acquire(self.path, map_size=map_size, sync=durability == "power")
-        self._finalizer = weakref.finalize(self, connection.release, self._environment)
-        self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
-        try:
-            if not self._read(self._is_ours):
-                self._write(lambda txn: self._is_ours(txn) or txn.put(keys.META, self._mark))
-        except BaseException:
-            self._finalizer()
-            raise
+        self._opening = threading.Lock()
+        self._closed = False
+        self._environment: connection.Environment | None = None
+        if connection.is_there(self.path) or os.path.isfile(self.path):
+            self._open()
 
     def find(self, key: str) -> tuple[V | None, Any]:
-        entry = self._read(lambda txn: txn.get(_entry(key)))
+        entry = self._read(lambda txn: txn.get(_entry(key)), None)
         return (None, None) if entry is None else (self._record(entry), entry)
 
     def put(self, key: str, value: V) -> None:
@@ -63,19 +64,21 @@ class LMDBRecords(Records[V]):
         return self._write(lambda txn: txn.get(_entry(key)) == seen and txn.put(_entry(key), packed))
 
     def delete(self, key: str) -> None:
-        self._write(lambda txn: txn.delete(_entry(key)))
+        if self._is_there():
+            self._write(lambda txn: txn.delete(_entry(key)))
 
     def keys(self, prefix: str = "") -> list[str]:
         start = _RECORD + keys.encoded(prefix)[: keys.LONGEST_TEXT]
-        found = self._read(lambda txn: [_split(entry)[0].decode() for _, entry in keys.walk(txn, start)])
+        none: list[str] = []
+        found = self._read(lambda txn: [_split(entry)[0].decode() for _, entry in keys.walk(txn, start)], none)
         return sorted(key for key in found if key.startswith(prefix))
 
     def prune(self, until: float, *, dry_run: bool = False) -> int:
         def ended(txn: Txn) -> list[bytes]:
             return [key for key, entry in keys.walk(txn, _RECORD) if self.kind.has_ended(self._record(entry), until)]
 
-        if dry_run:
-            return len(self._read(ended))
+        if dry_run or not self._is_there():
+            return self._read(lambda txn: len(ended(txn)), 0)
         return self._write(lambda txn: sum(txn.delete(key) for key in ended(txn)))
 
     def _pack(self, key: str, value: V) -> bytes:
@@ -97,22 +100,52 @@ class LMDBRecords(Records[V]):
         self.kind.check_version(_META.unpack(mark)[1], self.path, "LMDB")
         return True
 
-    def _read(self, work: Callable[[Txn], T]) -> T:
-        self._require_open()
+    def _is_there(self) -> bool:
+        return self._environment is not None or self._closed or connection.is_there(self.path)
+
+    def _read(self, work: Callable[[Txn], T], nothing: T) -> T:
+        if not self._is_there():
+            return nothing
+        environment = self._open()
         with self.kind.worded():
-            return self._environment.read(work)
+            return environment.read(work)
 
     def _write(self, work: Callable[[Txn], T]) -> T:
-        self._require_open()
+        environment = self._open()
         with self.kind.worded():
-            return self._environment.writer.run(lambda txn, _: work(txn), clock=time.time, timeout=self._timeout)
+            return environment.writer.run(lambda txn, _: work(txn), clock=time.time, timeout=self._timeout)
 
-    def _require_open(self) -> None:
-        if not self._finalizer.alive:
+    def _open(self) -> connection.Environment:
+        """The environment, marked as ours; made if it was not there."""
+        if self._closed:
             raise self.kind.closed(self.path)
+        if self._environment is not None:
+            return self._environment
+        with self._opening, self.kind.worded():
+            if self._environment is None:
+                environment = connection.acquire(self.path, map_size=self._map_size, sync=self._sync)
+                finalizer = weakref.finalize(self, connection.release, environment)
+                finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
+                try:
+                    self._mark_as_ours(environment)
+                except BaseException:
+                    finalizer()
+                    raise
+                self._finalizer, self._environment = finalizer, environment
+            return self._environment
+
+    def _mark_as_ours(self, environment: connection.Environment) -> None:
+        def mark(txn: Txn, now: float) -> object:
+            return self._is_ours(txn) or txn.put(keys.META, self._mark)
+
+        if not environment.read(self._is_ours):
+            environment.writer.run(mark, clock=time.time, timeout=self._timeout)
 
     def close(self) -> None:
-        self._finalizer()
+        with self._opening:
+            self._closed = True
+            if self._environment is not None:
+                self._finalizer()
 
 
 def _entry(key: str) -> bytes:

@@ -28,7 +28,10 @@ _changed: Callable[[sqlite3.Cursor], int] = attrgetter("rowcount")
 
 
 class SQLiteRecords(LockedRecords[V]):
-    """`durability="process"` survives the death of the process, `"power"` also the loss of power."""
+    """Reads of a file that is not there find nothing; the first write makes it.
+
+    `durability="process"` survives the death of the process, `"power"` also the loss of power.
+    """
 
     def __init__(self, kind: Kind[V], path: str | os.PathLike[str], *, timeout: float, durability: str) -> None:
         if durability not in SYNCHRONOUS:
@@ -38,6 +41,7 @@ class SQLiteRecords(LockedRecords[V]):
         self._timeout = timeout
         self._durability = durability
         self._closed = False
+        self._connection: sqlite3.Connection | None = None
         table, columns = f"{kind.name}_records", ", ".join(kind.columns)
         marks = ", ".join("?" * len(kind.columns))
         self._find = f"SELECT {columns} FROM {table} WHERE key = ?"
@@ -48,11 +52,12 @@ class SQLiteRecords(LockedRecords[V]):
         self._keys = f"SELECT key FROM {table} WHERE key >= ? ORDER BY key"
         self._prune = f"DELETE FROM {table} WHERE {kind.ended_rows}"
         self._count = f"SELECT count(*) FROM {table} WHERE {kind.ended_rows}"
-        self._open()
+        if self._is_there():
+            self._open()
         super().__init__(kind)
 
     def find(self, key: str) -> tuple[V | None, Any]:
-        row = self._run(_one, self._find, key)
+        row = self._read(_one, None, self._find, key)
         return (None, None) if row is None else (self.kind.from_row(row), row)
 
     def put(self, key: str, value: V) -> None:
@@ -65,23 +70,32 @@ class SQLiteRecords(LockedRecords[V]):
         return bool(self._run(_changed, self._swap, *row, key, *seen))
 
     def delete(self, key: str) -> None:
-        self._run(_changed, self._delete, key)
+        self._read(_changed, 0, self._delete, key)
 
     def keys(self, prefix: str = "") -> list[str]:
         def beginning(rows: sqlite3.Cursor) -> list[str]:
             return list(takewhile(lambda key: key.startswith(prefix), (key for (key,) in rows)))
 
-        return self._run(beginning, self._keys, prefix)
+        return self._read(beginning, [], self._keys, prefix)
 
     def prune(self, until: float, *, dry_run: bool = False) -> int:
         if dry_run:
-            return int(self._run(_one, self._count, until)[0])
-        return self._run(_changed, self._prune, until)
+            return int(self._read(_one, (0,), self._count, until)[0])
+        return self._read(_changed, 0, self._prune, until)
+
+    def _read(self, read: Callable[[sqlite3.Cursor], T], nothing: T, statement: str, *parameters: Any) -> T:
+        """Run what finds nothing, or does nothing, in a file that is not there."""
+        if self._connection is None and not self._closed and not self._is_there():
+            return nothing
+        return self._run(read, statement, *parameters)
 
     def _run(self, read: Callable[[sqlite3.Cursor], T], statement: str, *parameters: Any) -> T:
         with self._lock:
+            connection = self._connection
+            if connection is None:
+                connection = self._open()
             try:
-                return read(self._connection.execute(statement, parameters))
+                return read(connection.execute(statement, parameters))
             except sqlite3.Error as error:
                 if self._closed:
                     raise self.kind.closed(self.path) from error
@@ -89,22 +103,28 @@ class SQLiteRecords(LockedRecords[V]):
 
     # life
 
-    def _open(self) -> None:
+    def _is_there(self) -> bool:
+        return self.path == ":memory:" or os.path.lexists(self.path)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._closed:
+            raise self.kind.closed(self.path)
         with self.kind.worded(), translated(self.path):
             if self.path != ":memory:":
                 make_parent(self.path)
-            self._connection = connect(
+            connection = connect(
                 self.path, durability=self._durability, timeout=self._timeout, recognise=self._recognise
             )
             try:
-                patiently(self._prepare, self.path, self._timeout)
+                patiently(lambda: self._prepare(connection), self.path, self._timeout)
             except BaseException:
-                self._connection.close()
+                connection.close()
                 raise
+        self._connection = connection
+        return connection
 
-    def _prepare(self) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the table in a file that has none; several processes may do so at once."""
-        connection = self._connection
         if self._recognise(connection) == VERSION:
             return
         with connection:  # commits, or rolls back
@@ -133,15 +153,16 @@ class SQLiteRecords(LockedRecords[V]):
             if not self._closed:
                 self._closed = True
                 fork.forget(self)
-                self._connection.close()
+                if self._connection is not None:
+                    self._connection.close()
 
     # SQLite's record of the file locks it holds is inherited by a child, the locks are not
 
     def close_in_child(self) -> None:
-        if self.path != ":memory:":
+        if self.path != ":memory:" and self._connection is not None:
             self._connection.close()
 
     def reopen_in_child(self) -> None:
         self._lock = threading.Lock()
-        if self.path != ":memory:":
+        if self.path != ":memory:" and self._connection is not None:
             self._open()

@@ -73,6 +73,16 @@ def _stamp(path: str) -> Stamp | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+@contextmanager
+def copy_of(path: str) -> Iterator[str]:
+    """A copy of a file and its log, for a while."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "store")
+        for suffix in ("", "-wal"):
+            shutil.copyfile(os.path.realpath(path) + suffix, copy + suffix)
+        yield copy
+
+
 class Onlooker(Reader):
     """A reader that keeps nothing open of a file in use: whoever closes it last could not put its log away."""
 
@@ -139,12 +149,8 @@ class Onlooker(Reader):
             finally:
                 self._put_away(look.log)
         elif look.has_log_left:
-            with tempfile.TemporaryDirectory() as folder:
-                copy = os.path.join(folder, "store")
-                for suffix in ("", "-wal"):
-                    shutil.copyfile(os.path.realpath(self._file) + suffix, copy + suffix)
-                with closing(self._connect(copy, "mode=rw")) as connection:
-                    yield connection
+            with copy_of(self._file) as copy, closing(self._connect(copy, "mode=rw")) as connection:
+                yield connection
         else:
             if self._kept is None or self._kept[0] != look:
                 self.let_go()
