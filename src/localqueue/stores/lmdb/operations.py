@@ -49,7 +49,7 @@ def purge(unit: Unit, name: str) -> int:
     for key, value in list(keys.walk(rows.txn, keys.within(keys.WORKERS, queue))):
         worker = WorkerRow.unpack(value)
         if worker.paused:
-            rows.txn.put(key, WorkerRow(worker.name, paused=True).pack())
+            rows.save_worker(queue, WorkerRow(worker.name, paused=True))
         else:
             rows.txn.delete(key)
     kept = rows.queue_row(queue)
@@ -95,12 +95,10 @@ def set_paused(rows: LMDBRows, name: str, worker: str | None, paused: bool) -> N
     if worker is None:
         rows.queue_row(queue).paused = paused
     else:
-        row = reads.worker_row(rows.txn, queue, worker)
-        rows.txn.put(keys.named(keys.WORKERS, queue, worker), row._replace(paused=paused).pack())
+        rows.save_worker(queue, reads.worker_row(rows.txn, queue, worker)._replace(paused=paused))
 
 
 def heartbeat(rows: LMDBRows, name: str, worker: str, leases: int) -> None:
     queue = rows.queue(name)
     row = reads.worker_row(rows.txn, queue, worker)
-    seen = row._replace(leases=row.leases + leases, last_seen=rows.now)
-    rows.txn.put(keys.named(keys.WORKERS, queue, worker), seen.pack())
+    rows.save_worker(queue, row._replace(leases=row.leases + leases, last_seen=rows.now))

@@ -16,7 +16,7 @@ from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Write
 from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import journal, keys, reads, schema
 from localqueue.stores.lmdb.keys import Txn
-from localqueue.stores.lmdb.schema import QueueRow, RunRow, pack_row, unpack_row
+from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow, pack_row, unpack_row
 from localqueue.stores.port import (
     HISTORY_LIMIT,
     LeaseRequest,
@@ -112,11 +112,7 @@ class LMDBRows:
         for (queue, key), after in wanted.behind.items():
             prefix = keys.held(keys.BLOCKED, queue, key)
             numbers += map(keys.last_number, islice(keys.walk_keys(txn, prefix, prefix + keys.number(after + 1)), 1))
-        edges = [
-            (upstream, keys.last_number(edge))
-            for upstream in wanted.dependents
-            for edge in keys.walk_keys(txn, keys.one(keys.DEPENDENTS, upstream))
-        ]
+        edges = self._dependents(wanted.dependents)
         numbers += [dependent for _, dependent in edges]
         return Found(self.rows(numbers), edges)
 
@@ -147,11 +143,13 @@ class LMDBRows:
         return counts[READY] + counts[BLOCKED]
 
     def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
-        return [
-            (keys.last_number(edge), dependent)
-            for dependent in dependents
-            for edge in keys.walk_keys(self.txn, keys.one(keys.UPSTREAMS, dependent))
-        ]
+        return [(upstream, one) for one in dependents for upstream in self._linked(keys.UPSTREAMS, one)]
+
+    def _dependents(self, upstreams: Iterable[int]) -> list[tuple[int, int]]:
+        return [(one, dependent) for one in upstreams for dependent in self._linked(keys.DEPENDENTS, one)]
+
+    def _linked(self, table: bytes, key: int) -> Iterator[int]:
+        return map(keys.last_number, keys.walk_keys(self.txn, keys.one(table, key)))
 
     def removed(self, numbers: Iterable[int]) -> set[int]:
         return {key for key in numbers if self.txn.get(keys.one(keys.REMOVED, key)) is not None}
@@ -210,8 +208,7 @@ class LMDBRows:
             put(keys.pair(keys.UPSTREAMS, dependent, upstream), b"")
         for number in writes.removed:
             put(keys.one(keys.REMOVED, number), b"")
-        edges = [(upstream, keys.last_number(edge)) for upstream in writes.freed for edge in self._edges(upstream)]
-        for upstream, dependent in edges + self.upstreams(writes.forgotten):
+        for upstream, dependent in self._dependents(writes.freed) + self.upstreams(writes.forgotten):
             delete(keys.pair(keys.DEPENDENTS, upstream, dependent))
             delete(keys.pair(keys.UPSTREAMS, dependent, upstream))
         for number, change in writes.runs.items():
@@ -231,9 +228,6 @@ class LMDBRows:
             part = Batch(batch.keys[piece], batch.states[piece], batch.messages[piece], batch.queues, batch.now)
             for row, message in part.inserts():
                 self.insert(row, message)
-
-    def _edges(self, upstream: int) -> Iterator[bytes]:
-        return keys.walk_keys(self.txn, keys.one(keys.DEPENDENTS, upstream))
 
     def _run(self, number: int) -> RunRow:
         run = reads.run_row(self.txn, number)
@@ -334,14 +328,16 @@ class LMDBRows:
         name = self.queue_name(queue)
         if request.leased_by is not None and request.counted:
             worker = reads.worker_row(self.txn, queue, request.leased_by)
-            counted = worker._replace(leases=worker.leases + len(rows))
-            self.txn.put(keys.named(keys.WORKERS, queue, worker.name), counted.pack())
+            self.save_worker(queue, worker._replace(leases=worker.leases + len(rows)))
         if self.journalled:
             self.note([Note(LEASED, row, row.attempts, row.leased_by) for row in rows])
         messages = [reads.stored_message(self.txn, self.ids, row, name) for row in rows]
         if request.ledger is None:
             return messages
         return [reads.with_record(self.txn, self.namespace, request.ledger, message) for message in messages]
+
+    def save_worker(self, queue: int, worker: WorkerRow) -> None:
+        self.txn.put(keys.named(keys.WORKERS, queue, worker.name), worker.pack())
 
     def _lease(self, entry: bytes, queue: int, request: LeaseRequest, now: float) -> Row:
         """Lease a message by its entry in the line. It keeps its keys, so only its place and its timer move."""
