@@ -5,11 +5,11 @@ document it finds and counts its attempt, and the attempts of a barrier can not 
 claim. There is no moment between looking and claiming, and an everyday claim pays nothing for it. A barrier also lists
 the workers that are paused while others are served; claims of the others pass it.
 
-Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for
-a short while (longer where a look takes long, so that looking never costs much), and whatever it adds itself is known at
-once. What is a little older is good for one more claim, so that
-a consumer who was just woken gets its message without delay. So a message that another process delayed by less than
-that can be overtaken by ready ones for that long. A claim that finds nothing always looks.
+Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for a
+short while (longer where a look takes long, so that looking never costs much), and whatever it adds itself is known at
+once. What is a little older is good for one more claim, so that a consumer who was just woken gets its message without
+delay. So a message that another process delayed by less than that can be overtaken by ready ones for that long. A claim
+that finds nothing always looks.
 """
 
 from __future__ import annotations
