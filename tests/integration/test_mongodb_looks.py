@@ -29,3 +29,14 @@ def test_a_timer_that_has_passed_is_looked_at_however_fresh_the_look() -> None:
     looks.looked(1, 100.0, rules.NEVER)
     looks.timer(1, 100.2)
     assert looks.wanted(1, 100.3)
+
+
+def test_a_look_that_took_long_is_good_for_longer_but_not_for_long() -> None:
+    looks = Looks()
+    looks.looked(1, 100.0, rules.NEVER, took=0.005)
+    assert [looks.wanted(1, 100.19) for _ in range(3)] == [False] * 3
+    assert [looks.wanted(1, 100.21) for _ in range(3)] == [False, True, True]
+    looks.looked(1, 100.0, rules.NEVER, took=5.0)
+    assert [looks.wanted(1, 100.6) for _ in range(3)] == [False, True, True]
+    looks.timer(1, 100.1)
+    assert looks.wanted(1, 100.2), "what this process adds is known at once"

@@ -5,10 +5,11 @@ document it finds and counts its attempt, and the attempts of a barrier can not 
 claim. There is no moment between looking and claiming, and an everyday claim pays nothing for it. A barrier also lists
 the workers that are paused while others are served; claims of the others pass it.
 
-Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for
-a short while, and whatever it adds itself is known at once. What is a little older is good for one more claim, so that
-a consumer who was just woken gets its message without delay. So a message that another process delayed by less than
-that can be overtaken by ready ones for that long. A claim that finds nothing always looks.
+Timers are looked at before a claim, but not before each: what this process knows of a queue's next timer is good for a
+short while (longer where a look takes long, so that looking never costs much), and whatever it adds itself is known at
+once. What is a little older is good for one more claim, so that a consumer who was just woken gets its message without
+delay. So a message that another process delayed by less than that can be overtaken by ready ones for that long. A claim
+that finds nothing always looks.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 #: Of the messages that can be claimed.
 ORDER = [("p", -1), ("at", 1), ("_id", 1)]
 
-_LOOK_AGAIN = 0.05
+_LOOK_AGAIN, _LATEST = 0.05, 0.5  # seconds
+_SHARE = 40  # a look is good for so many times as long as it took
 _ONCE_MORE = 1.5  # a little longer than a waiting consumer goes without a look
 
 
 class _Look(NamedTuple):
     at: float
     due: float
+    good_for: float
     used: bool = False  # beyond its time
 
 
@@ -53,7 +56,7 @@ class Looks:
         known = self._known.get(queue)
         if known is None or not known.at <= now < known.due:
             return True
-        if now < known.at + _LOOK_AGAIN:
+        if now < known.at + known.good_for:
             return False
         with self._lock:
             known = self._known.get(queue)
@@ -62,9 +65,9 @@ class Looks:
             self._known[queue] = known._replace(used=True)
             return False
 
-    def looked(self, queue: int, now: float, next_due: float) -> None:
+    def looked(self, queue: int, now: float, next_due: float, took: float = 0.0) -> None:
         with self._lock:
-            self._known[queue] = _Look(now, next_due)
+            self._known[queue] = _Look(now, next_due, min(max(_LOOK_AGAIN, _SHARE * took), _LATEST))
 
     def timer(self, queue: int, at: float | None) -> None:
         """This process has set a timer."""

@@ -7,6 +7,7 @@ committed first, and claims of many workers at the head of a queue never undo it
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -218,10 +219,11 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
 
     def _settle_timers(self, queue: int, request: LeaseRequest, now: float) -> bool:
         """Settle a bounded number of the timers that have passed; whether there may be more."""
+        began = time.monotonic()
         with self.server.call():
             next_due = gate.next_due(self.server, queue)
         if next_due > now:
-            self.server.looks.looked(queue, now, next_due)
+            self.server.looks.looked(queue, now, next_due, time.monotonic() - began)
             return False
         row = self._queue(request.queue)
         if row.get("paused_at") is not None or any(one["w"] == request.leased_by for one in row.get("off", ())):
