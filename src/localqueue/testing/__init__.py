@@ -31,8 +31,8 @@ lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the
 worker between any two steps of effectively-once work; its `CommitHarness` says which store, commit policy, ledger and
 participants do the work.
 
-`open` must accept `namespace=`, `clock=` (a callable that returns seconds), `durability=` and `read_only=`. Tests that start
-processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
+`open` must accept `namespace=`, `clock=` (a callable that returns seconds), `durability=` and `read_only=`. Tests that
+start processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
 suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
 the same random steps; it needs Hypothesis. `localqueue.testing.differ` tells several stores the same random operations
 and shows over which they disagree.
