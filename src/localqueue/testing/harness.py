@@ -33,7 +33,7 @@ class FakeClock:
 class StoreHarness:
     """How the suite opens the store under test.
 
-    `open` takes any of `namespace`, `clock` and `durability` as keywords; every call opens the same data.
+    `open` takes any of `namespace`, `clock`, `durability` and `read_only` as keywords; every call opens the same data.
     `opener` and `location` say the same to another process: `opener` is "module:callable", called as
     `callable(location)`. `open_copy` opens what `backup(path)` wrote. `batch` is how many small messages one batch of
     the store holds at least, where that depends on the server the tests run against.
