@@ -26,7 +26,7 @@ ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "n
 OF_THEIR_OWN = {
     "sqlite": {"archive", "guest", "inserts", "onlooker", "statements", "writer"},
     "lmdb": {"keys", "operations", "writer"},
-    "postgres": {"guest", "inserts", "libpq"},
+    "postgres": {"guest", "inserts", "libpq", "writer"},
     "redis": {"namespace", "operations"},
     "mongodb": {"document", "gate", "transaction"},
 }
