@@ -89,6 +89,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 def test_a_watch_ends_with_ctrl_c() -> None:
+    put("jobs", 1)
     with started("queue", "stats", "jobs", "--watch", "--interval", "0.01") as watching:
         assert watching.stdout is not None
         watching.stdout.readline()

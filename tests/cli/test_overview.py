@@ -51,7 +51,6 @@ def test_health_is_everything_on_one_page() -> None:
 
 
 def test_queues_are_listed_with_their_counts() -> None:
-    assert run("queue", "list").json == []
     put("one", 1)
     put("two", 1, 2)
     run("queue", "pause", "two")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.cli.command import put, run
 
 pytestmark = pytest.mark.slow  # each test runs the command several times
@@ -60,8 +61,8 @@ def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch) -> Non
     assert Path("there.db").exists()
     monkeypatch.delenv("LOCALQUEUE_URL")
     monkeypatch.delenv("LOCALQUEUE_NAMESPACE")
-    assert run("queue", "size", "jobs").out == "0\n"
-    assert run("queue", "size", "jobs", "--store", THERE).out == "0\n"
+    assert run("queue", "size", "jobs").err.startswith("there is no store at 'sqlite:////")
+    assert run("queue", "size", "jobs", "--store", THERE).err.startswith("there is no namespace 'default' in ")
     assert run("queue", "size", "jobs", "--store", THERE, "--namespace", "tenant").out == "1\n"
 
 
@@ -70,7 +71,7 @@ def test_options_win_over_the_environment_and_that_over_the_config_file(monkeypa
     put("jobs", 1)
     assert run("queue", "size", "jobs", "--store", "sqlite:///configured.db").out == "1\n"
     monkeypatch.setenv("LOCALQUEUE_URL", THERE)
-    assert run("queue", "size", "jobs").out == "0\n"
+    assert run("queue", "size", "jobs").err == f"there is no store at {THERE!r}\n"
     assert run("queue", "size", "jobs", "--store-path", "configured.db").out == "1\n"
     monkeypatch.setenv("LOCALQUEUE_BACKEND", "redis")
     wrong = run("queue", "size", "jobs")
@@ -82,6 +83,8 @@ def test_options_win_over_the_environment_and_that_over_the_config_file(monkeypa
 
 def test_records_of_retries_are_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALQUEUE_URL", THERE)
-    assert run("retry", "prune", "--older-than", "0", "--dry-run").json["would_delete"] == 0
-    assert Path("there.db").exists()
+    prune = ("retry", "prune", "--older-than", "0", "--dry-run")
+    assert run(*prune).err == f"there is no store at {THERE!r}\n"
+    SQLiteQueueStore("there.db").close()
+    assert run(*prune).json["would_delete"] == 0
     assert not Path("data").exists()

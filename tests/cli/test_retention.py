@@ -40,7 +40,8 @@ def test_the_config_says_where_and_how_old() -> None:
     run("config", "set", "retry_record_ttl_seconds", "50")
     run("config", "set", "retry_store_path", "tries.db")
     assert run("retry", "prune", "--dry-run").json["would_delete"] == 1
-    assert run("retry", "prune", "--dry-run", "--retry-store-path", "other.db").json["would_delete"] == 0
+    other = run("retry", "prune", "--dry-run", "--retry-store-path", "other.db")
+    assert (other.code, other.err) == (1, "there is no store at 'other.db'\n")
 
 
 def test_records_of_retries_in_a_queue_store() -> None:

@@ -7,6 +7,8 @@ from datetime import datetime
 
 import pytest
 
+from localqueue.queue import default_store_path
+from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.cli.command import run, started, wait_until
 
 pytestmark = pytest.mark.slow  # each test runs the command several times
@@ -58,6 +60,7 @@ def test_options_of_the_message_are_kept() -> None:
     ],
 )
 def test_a_schedule_that_can_not_be_is_a_mistake(options: tuple[str, ...]) -> None:
+    SQLiteQueueStore(default_store_path()).close()
     ran = run("schedule", "add", "jobs", "tick", *options)
     assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1
     assert run("schedule", "list").json == []
@@ -106,6 +109,7 @@ def test_a_paused_schedule_puts_nothing() -> None:
 
 
 def test_schedules_are_readable_without_json() -> None:
+    SQLiteQueueStore(default_store_path()).close()
     assert run("schedule", "list", "--no-json").out == "no schedules\n"
     run("schedule", "add", "jobs", "tick", "--every", "15m", "--no-json")
     assert "every 900 s" in run("schedule", "list", "--no-json").out

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from localqueue.errors import QueueStoreUnavailableError
+from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
 from localqueue.spark import register
 from localqueue.spark.columns import VIEWS, arrow_schema, spark_schema
 from localqueue.spark.datasource import LocalQueueDataSource
@@ -98,11 +98,12 @@ def test_the_number_of_parts_is_as_asked_for_and_they_cover_everything_once(tmp_
     assert len(source.reader(source.schema()).partitions()) == 5
 
 
-def test_a_queue_or_a_namespace_that_nobody_has_used_is_empty(tmp_path: Path) -> None:
+def test_a_queue_that_nobody_has_used_is_empty_and_a_namespace_is_not_there(tmp_path: Path) -> None:
     place = filled("sqlite", tmp_path)
     for view in ("messages", "dead", "events"):
         assert rows(options_of(place, queue="nothing", view=view)) == []
-        assert rows(options_of(place.beside("elsewhere"), view=view)) == []
+        with pytest.raises(QueueStoreMissingError, match="there is no namespace 'elsewhere'"):
+            rows(options_of(place.beside("elsewhere"), view=view))
 
 
 def test_the_journal_is_read_between_offsets_and_between_times(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from localqueue.spark.checkup import Check, doctor, has_failed
 from localqueue.spark.host import SETTINGS
 from localqueue.spark.java import Java, NoJava
 from localqueue.spark.root_cause import root_cause
+from localqueue.stores.sqlite import SQLiteQueueStore
 
 VERSIONS = {
     "pyspark": "4.3.0", "pandas": "2.3.3", "pyarrow": "26.0.1", "adbc-driver-manager": "1.13.0",
@@ -123,6 +124,9 @@ def test_a_session_that_does_not_start_is_a_line(machine: dict[str, str], monkey
 
 @pytest.mark.timeout(300)  # the first of a run also starts the session
 def test_a_session_is_tried_to_the_end_and_a_store_from_a_task(spark: Any, tmp_path: Path) -> None:
+    missing = checkup_session._store(spark, f"sqlite:///{tmp_path / 'jobs.db'}", None)
+    assert (missing.state, list(tmp_path.iterdir())) == ("warn", []) and "there is no store at" in missing.found
+    SQLiteQueueStore(tmp_path / "jobs.db").close()
     checks = doctor(spark, url=f"sqlite:///{tmp_path / 'jobs.db'}")
     assert {check.name: check.state for check in checks if check.state != "ok"} == {}
     names = [check.name for check in checks]

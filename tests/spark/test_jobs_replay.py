@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from localqueue.errors import QueueStoreMissingError
 from localqueue.spark.jobs import paced_puts
 from localqueue.spark.jobs.archive import archive
 from localqueue.spark.jobs.ingest import ingest
 from localqueue.spark.jobs.replay import replay
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage
+from localqueue.stores.sqlite import SQLiteQueueStore
 from localqueue.stores.url import open_store
 
 
@@ -195,5 +197,9 @@ def test_a_window_is_replayed_as_it_was_in_order_and_once(
         ({"source": tmp_path / "none"}, "is not an archive"),
         ({"source": f"sqlite:///{tmp_path / 'empty.db'}"}, "is off and empty"),
     ):
+        SQLiteQueueStore(tmp_path / "empty.db").close()
         with pytest.raises(ValueError, match=said):
             replay(spark, **{"source": url, "url": url, "queue": "jobs", **given})
+    with pytest.raises(QueueStoreMissingError, match="there is no store at"):
+        replay(spark, source=f"sqlite:///{tmp_path / 'missing.db'}", url=url, queue="jobs")
+    assert not (tmp_path / "missing.db").exists()

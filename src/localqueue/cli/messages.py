@@ -127,7 +127,7 @@ def pop(
 
 def inspect(queue: QueueName, id: MessageId, place: Place, out: Output) -> None:
     """Show a message without leasing it."""
-    with place.look_at_queue(queue) as opened:
+    with place.open_queue(queue, read_only=True) as opened:
         message = opened.inspect(id)
     if message is None:
         raise CommandFailed(f"message not found: {id}")
