@@ -255,7 +255,7 @@ def test_the_fast_paths_do_what_the_engine_does(seed: int, twins: Twins, clock: 
             payload = chance.choice(("one", b"\xff"))
             twins.both(lambda twin: put_one(twin, queue, payload))  # noqa: B023
         elif what < 0.16:
-            count, records = chance.choice((2, A_BATCH)), _records(chance)
+            count, records = chance.choice((1, 2, A_BATCH)), _records(chance)
             twins.both(lambda twin: put_batch(twin, queue, count, records))  # noqa: B023
         elif what < 0.32:
             messages = [_options(chance, False) for _ in range(chance.choice((1, 1, 3)))]

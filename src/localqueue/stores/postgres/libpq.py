@@ -204,7 +204,11 @@ def copied(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> tuple[str, Iter
     used.sort(key=lambda column: not column[3])
     fixed = [_cells(kind, values[:1])[0] for _, kind, values, same in used if same]
     start = struct.pack(">h", len(used)) + b"".join(fixed)
-    rows = zip(repeat(start), *(_cells(kind, values) for _, kind, values, same in used if not same), strict=False)
+    rows = zip(
+        repeat(start, len(columns[0][2])),
+        *(_cells(kind, values) for _, kind, values, same in used if not same),
+        strict=True,
+    )
     return ", ".join(name for name, *_ in used), _pieces(rows)
 
 
