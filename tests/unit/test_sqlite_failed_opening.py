@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localqueue.errors import QueueStoreError
-from localqueue.idempotency import SQLiteIdempotencyStore
+from localqueue.idempotency import IdempotencyRecord, SQLiteIdempotencyStore
 from localqueue.results import SQLiteResultStore
-from localqueue.retry import SQLiteAttemptStore
+from localqueue.retry import RetryRecord, SQLiteAttemptStore
 from localqueue.stores.sqlite import SQLiteQueueStore
 
 _connect = sqlite3.connect
@@ -57,14 +58,20 @@ def _copy(path: Path) -> None:
         store.backup(path.with_suffix(".copy"))
 
 
+def _save(store: Any, value: Any) -> None:
+    """The first save makes the file."""
+    with closing(store):
+        store.save("key", value)
+
+
 @pytest.mark.parametrize(
     "work",
     [
         lambda path: SQLiteQueueStore(path).close(),
         pytest.param(_copy, marks=pytest.mark.slow),
-        lambda path: SQLiteIdempotencyStore(path).close(),
-        lambda path: SQLiteResultStore(path).close(),
-        lambda path: SQLiteAttemptStore(path).close(),
+        lambda path: _save(SQLiteIdempotencyStore(path), IdempotencyRecord.pending()),
+        lambda path: _save(SQLiteResultStore(path), {"sum": 3}),
+        lambda path: _save(SQLiteAttemptStore(path), RetryRecord.new()),
     ],
     ids=["queue", "backup", "idempotency", "results", "attempts"],
 )
