@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from localqueue.errors import (
+    IdTaken,
     QueueStoreError,
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
@@ -264,6 +265,17 @@ def test_a_value_that_no_column_can_hold_is_refused(store: PostgresQueueStore) -
     with pytest.raises(ValueError):
         store.commit(Changes(enqueue=[new(store, dedupe_key="d", codec="a\x00b")]))
     assert counts(store) == {}
+
+
+def test_a_commit_that_fails_leaves_a_connection_that_works(store: PostgresQueueStore) -> None:
+    """Whichever of its statements was to be prepared by then."""
+    taken = put(store)
+    for n in range(8):
+        with pytest.raises(IdTaken):
+            store.commit(Changes(enqueue=[NewMessage(taken, "jobs", "x", dedupe_key=f"refused {n}")]))
+        put(store, dedupe_key=f"d{n}")
+        put(store, f"queue {n}", dedupe_key="d", run_id=f"r{n}")
+    assert counts(store) == {"ready": 9}
 
 
 def test_a_holder_that_is_acked_while_it_is_shown_is_no_duplicate(

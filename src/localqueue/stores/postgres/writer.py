@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from localqueue.stores.engine.commit import apply
@@ -61,6 +62,10 @@ class Writer(Notifies):
                         needed.update(anew.queues)
                         roll_back(connection)
                     except self._driver_error as error:
+                        # By the driver, which then forgets what it has prepared: of a pipeline that failed it believes
+                        # more than the server has.
+                        with suppress(self._driver_error):
+                            connection.rollback()
                         if taken := id_taken(error):
                             raise taken from error
                         raise
