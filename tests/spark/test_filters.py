@@ -76,7 +76,7 @@ def check_every_filter(place: Place, view: str, columns: list[str]) -> set[str]:
     source = LocalQueueDataSource(options_of(place, view=view, numPartitions="1", engine="python"))
     taken = set()
     with place.open() as store, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("localqueue.spark.source.batch.opened", lambda options: nullcontext(store))
+        patch.setattr("localqueue.spark.source.batch.opened", lambda options, **looks: nullcontext(store))
 
         def read_with(*filters: spark.Filter) -> tuple[list[Any], list[spark.Filter]]:
             reader = source.reader(source.schema())
