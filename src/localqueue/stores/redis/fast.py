@@ -15,6 +15,7 @@ from localqueue.stores.port import (
     NewMessage,
     Payload,
     RecordWrite,
+    Settle,
     StoredMessage,
 )
 from localqueue.stores.redis import rows
@@ -63,6 +64,8 @@ class Fast(Namespace):
         return IdRange(self.ids, keys), now
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        if self._watched.seen is not None:  # what the ack sets free is told by the longer call only
+            return self._step(Changes(settle=[Settle(queue, message_id, "ack", token)], strict=False)).settled[0]
         name = self._digest(queue)
         arguments = (self._time(), name, self._key(message_id), str(token).encode())
         try:
