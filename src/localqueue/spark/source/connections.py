@@ -83,13 +83,14 @@ def connected(options: Options, engine: str) -> Iterator[Connection]:
 def _looked_at(path: str) -> Iterator[str]:
     """The address of a file for SQLite to read, which leaves no log beside it; see `localqueue.stores.sqlite.onlooker`.
 
-    Where nobody has the file open, SQLite makes a log and puts it away in the end, if it may; where it may not, the
-    file is read as one that does not change, and that it did not is checked.
+    Whoever closes the file last puts the log away, if he may: so also tasks that read beside each other are allowed to.
+    Where this user may not write and nobody has the file open, it is read as one that does not change, and that it did
+    not is checked.
     """
     look = Look.at(path)
     writable = os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
     if look.is_in_use:
-        yield f"file://{quote(path)}?mode=ro"
+        yield f"file://{quote(path)}?mode={'rw' if writable else 'ro'}"
         return
     if look.has_log_left:
         with copy_of(path) as copy:
