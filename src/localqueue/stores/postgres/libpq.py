@@ -164,18 +164,16 @@ _FIXED = {kind: struct.Struct(f">i{code}") for kind, code in (("bool", "?"), ("i
                                                               ("int8", "q"), ("float8", "d"))}  # fmt: skip
 
 
-def _cells(kind: str, values: Sequence[Any]) -> list[bytes]:
-    """The values in the form in which arrays and COPY have them, each behind its length."""
+def _cells(kind: str, values: Sequence[Any]) -> Iterator[bytes]:
+    """The values in the form in which arrays and COPY have them, each behind its length, made as they are asked for: so
+    that the server can begin with the first of many."""
     fixed = _FIXED.get(kind)
     if fixed is not None:
         pack, size = fixed.pack, fixed.size - 4
-        try:
-            return [_NULL if value is None else pack(size, value) for value in values]
-        except struct.error as error:
-            raise ValueError(f"PostgreSQL can not store one of these values as {kind}: {error}") from error
+        return (_NULL if value is None else pack(size, value) for value in values)
     if kind == "text":
         values = [None if value is None else value.encode() for value in values]
-    return [_NULL if value is None else int4(len(value)) + value for value in values]
+    return (_NULL if value is None else int4(len(value)) + value for value in values)
 
 
 def _same(values: Sequence[Any]) -> bool:
@@ -190,8 +188,17 @@ class Packed(bytes):
 def array(kind: str, values: Sequence[Any]) -> Packed:
     if not values:
         return Packed(struct.pack(">iii", 0, 0, _NUMBERS[kind]))
-    cells = _cells(kind, values[:1]) * len(values) if _same(values) else _cells(kind, values)
-    return Packed(struct.pack(">iiiii", 1, None in values, _NUMBERS[kind], len(values), 1) + b"".join(cells))
+    start = struct.pack(">iiiii", 1, None in values, _NUMBERS[kind], len(values), 1)
+    try:
+        if _same(values):
+            return Packed(start + next(_cells(kind, values)) * len(values))
+        return Packed(start + b"".join(_cells(kind, values)))
+    except struct.error as error:
+        raise _unstorable(error) from error
+
+
+def _unstorable(error: struct.error) -> ValueError:
+    return ValueError(f"PostgreSQL can not store one of these values: {error}")
 
 
 def copied(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> tuple[str, Iterator[bytes]]:
@@ -202,7 +209,10 @@ def copied(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> tuple[str, Iter
     used = [(name, kind, values, _same(values)) for name, kind, values in columns]
     used = [column for column in used if not (column[3] and column[2][0] is None)]
     used.sort(key=lambda column: not column[3])
-    fixed = [_cells(kind, values[:1])[0] for _, kind, values, same in used if same]
+    try:
+        fixed = [next(_cells(kind, values)) for _, kind, values, same in used if same]
+    except struct.error as error:
+        raise _unstorable(error) from error
     start = struct.pack(">h", len(used)) + b"".join(fixed)
     rows = zip(
         repeat(start, len(columns[0][2])),
@@ -214,8 +224,11 @@ def copied(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> tuple[str, Iter
 
 def _pieces(rows: Iterator[tuple[bytes, ...]]) -> Iterator[bytes]:
     yield b"PGCOPY\n\xff\r\n\x00" + bytes(8)
-    while piece := list(islice(rows, 500)):
-        yield b"".join(chain.from_iterable(piece))
+    try:
+        while piece := b"".join(chain.from_iterable(islice(rows, 1000))):
+            yield piece
+    except struct.error as error:
+        raise _unstorable(error) from error
     yield b"\xff\xff"
 
 
