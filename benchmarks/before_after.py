@@ -1,0 +1,113 @@
+"""The everyday calls of this checkout and of another one, in turns: has a change cost speed?
+
+python benchmarks/before_after.py ../before [sqlite|postgres|redis|mongodb] [--rounds 9]
+
+`../before` is another checkout of this project, such as `git worktree add ../before v1.2`. Each round is a new process
+of each, on one private server or a new file, and rounds begin with the one and the other by turns. Medians of the time
+on the clock and of the client's processor time; a ratio above 1 means that this checkout is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+
+ROUND = """
+import json, sys, time
+from localqueue import PersistentQueue, Worker, open_store
+
+value, took = {"n": 1, "text": "x" * 90}, {}
+
+def measure(name, count, work):
+    clock, processor = time.perf_counter(), time.process_time()
+    work()
+    took[name] = [(time.perf_counter() - clock) / count, (time.process_time() - processor) / count]
+
+def get_and_ack(count):
+    for _ in range(count):
+        queue.ack(queue.get_message())
+
+def in_batches(count):
+    while count > 0:
+        messages = queue.get_messages(50, block=False)
+        queue.ack_many(messages)
+        count -= len(messages)
+
+def worker(prefetch):
+    Worker(queue, lambda job: None, prefetch=prefetch).run_until_empty(signals=False)
+
+with open_store(sys.argv[1], namespace=sys.argv[2]) as store:
+    queue = PersistentQueue("jobs", store=store)
+    queue.put(value)
+    get_and_ack(1)
+    measure("put", 1500, lambda: [queue.put(value) for _ in range(1500)])
+    measure("get + ack", 1000, lambda: get_and_ack(1000))
+    measure("worker", 500, lambda: worker(1))
+    measure("put_many of 10,000", 10000, lambda: queue.put_many([value] * 10000))
+    measure("get and ack 50 at a time", 5000, lambda: in_batches(5000))
+    measure("worker, prefetch=50", 5000, lambda: worker(50))
+print(json.dumps(took))
+"""
+
+
+@contextmanager
+def place(kind: str) -> Iterator[str]:
+    """The address of a store for all rounds: a file or a namespace for each."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/{{}}.db"
+        return
+    from on_servers.places import PLACES
+
+    places = PLACES[kind]()
+    try:
+        with places.fresh() as url:
+            yield url
+    finally:
+        places.stop()
+
+
+def run(checkout: Path, url: str, namespace: str) -> dict[str, list[float]]:
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", ROUND, url, namespace], env=environment, capture_output=True, text=True, check=True
+    )
+    took: dict[str, list[float]] = json.loads(done.stdout)
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path, help="another checkout")
+    parser.add_argument("store", nargs="?", default="sqlite", choices=["sqlite", "postgres", "redis", "mongodb"])
+    parser.add_argument("--rounds", type=int, default=9)
+    arguments = parser.parse_args()
+    sides = {"before": arguments.before.resolve(), "after": HERE}
+    took: dict[str, list[dict[str, list[float]]]] = {side: [] for side in sides}
+    with place(arguments.store) as url:
+        for number in range(arguments.rounds):
+            for side in list(sides)[:: -1 if number % 2 else 1]:
+                took[side].append(run(sides[side], url.format(f"{side}-{number}"), f"{side}-{number}"))
+    print(f"{arguments.store}, medians of {arguments.rounds} rounds, microseconds a message\n")
+    print(f"{'':28}{'before':>10}{'after':>10}{'clock':>8}{'processor':>11}")
+    for name in took["before"][0]:
+        clock, processor = (
+            {side: statistics.median(one[name][kind] for one in rounds) * 1e6 for side, rounds in took.items()}
+            for kind in (0, 1)
+        )
+        ratios = clock["before"] / clock["after"], processor["before"] / processor["after"]
+        print(f"{name:28}{clock['before']:10.1f}{clock['after']:10.1f}{ratios[0]:8.2f}{ratios[1]:11.2f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
