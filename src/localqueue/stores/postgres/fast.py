@@ -43,7 +43,7 @@ from localqueue.stores.postgres.libpq import (
     int8,
 )
 from localqueue.stores.postgres.notify import queue_token, said
-from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload
+from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload, raw_payloads
 from localqueue.stores.postgres.rows import claim_values, id_taken, rows_of
 from localqueue.stores.postgres.writer import Writer
 
@@ -151,17 +151,17 @@ class FastPaths(Writer):
         self._require_writable()
         row = self._queue_id(queue)
         mark = queue_token(queue)
-        pairs = [raw_payload(payload) for payload in payloads]
+        bodies = raw_payloads(payloads)
         while True:
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             try:
-                if len(pairs) < COPY_FROM and not records:
-                    values = (self._given_now(), row, codec, list(keys), [p[0] for p in pairs], [p[1] for p in pairs])
+                if len(payloads) < COPY_FROM and not records:
+                    values = (self._given_now(), row, codec, list(keys), *bodies)
                     at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
                     self._wake.touched((mark,))
                 else:
-                    at = self._copy_batch(row, keys, pairs, codec, mark, records)
+                    at = self._copy_batch(row, keys, bodies, codec, mark, records)
                 return IdRange(self.ids, keys), at
             except IdTaken:
                 continue
@@ -170,7 +170,7 @@ class FastPaths(Writer):
         self,
         queue: int,
         keys: range,
-        pairs: Sequence[tuple[bytes, bool]],
+        bodies: tuple[list[bytes], list[bool]],
         codec: str | None,
         mark: str,
         records: Sequence[RecordWrite],
@@ -183,12 +183,11 @@ class FastPaths(Writer):
             rows.named.add(mark)
             if records:
                 rows.write_records(records, unit.now)
-            if not pairs:
+            if not keys:
                 return unit.now
             same = {"queue": queue, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
-            columns = {name: [value] * len(pairs) for name, value in same.items()}
-            payloads, are_text = zip(*pairs, strict=True)
-            rows.copy(columns | {"key": keys, "payload": payloads, "is_text": are_text})
+            columns = {name: [value] * len(keys) for name, value in same.items()}
+            rows.copy(columns | {"key": keys, "payload": bodies[0], "is_text": bodies[1]})
             return unit.now
 
         return self._write(work)

@@ -9,7 +9,7 @@ from typing import Any
 from localqueue.stores import rules
 from localqueue.stores.engine.port import Batch, Insert
 from localqueue.stores.port import STATES
-from localqueue.stores.postgres.reads import raw_or_none, raw_payload
+from localqueue.stores.postgres.reads import raw_or_none, raw_payloads
 
 #: From how many messages on COPY is faster than one INSERT.
 COPY_FROM = 200
@@ -30,7 +30,7 @@ def message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
     """New messages, in the order of `insert_messages.sql`."""
     rows, messages = [one.row for one in inserts], [one.message for one in inserts]
     columns: dict[str, Sequence[Any]] = {name: list(map(cell, rows)) for name, cell in _ROW_CELLS.items()}
-    payloads, are_text = zip(*(raw_payload(message.payload) for message in messages), strict=True)
+    payloads, are_text = raw_payloads([message.payload for message in messages])
     columns["payload"], columns["is_text"] = payloads, are_text
     columns["codec"] = [message.codec for message in messages]
     columns["headers"] = [raw_or_none(message.headers) for message in messages]
@@ -46,7 +46,7 @@ def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
     _, names, payloads, codecs, delays, priorities, dedupe, ordering, ttls, headers, *_ = zip(
         *batch.messages, strict=True
     )
-    data, are_text = zip(*map(raw_payload, payloads), strict=True)
+    data, are_text = raw_payloads(payloads)
     columns: dict[str, Sequence[Any]] = {
         "key": batch.keys,
         "queue": [batch.queues[name] for name in names],

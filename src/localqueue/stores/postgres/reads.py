@@ -6,7 +6,7 @@ Users' text is stored as the bytes of its UTF-8, see the schema.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from localqueue.ids import Mint
@@ -42,6 +42,12 @@ def raw_or_none(text: str | None) -> bytes | None:
 
 def text_or_none(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
+
+
+def raw_payloads(payloads: Sequence[Payload]) -> tuple[list[bytes], list[bool]]:
+    """Many of them, in two lists: tuples would be as many objects for the garbage collector to look at."""
+    are_text = [isinstance(payload, str) for payload in payloads]
+    return [one.encode() if isinstance(one, str) else bytes(one) for one in payloads], are_text
 
 
 def raw_payload(payload: Payload) -> tuple[bytes, bool]:
