@@ -56,9 +56,8 @@ class Tables:
 
 
 class DictRows:
-    journalled = True
-
-    def __init__(self, tables: Tables, ids: Mint, now: float) -> None:
+    def __init__(self, tables: Tables, ids: Mint, now: float, *, journalled: bool = False) -> None:
+        self.journalled = journalled
         self.tables = tables
         self.ids = ids
         self._now = now
@@ -231,7 +230,8 @@ class DictRows:
             row.state, row.attempts, row.leased_until = INFLIGHT, row.attempts + 1, now + request.timeout
             row.leased_at, row.leased_by, row.most = now, request.leased_by, request.max_attempts
             self.tables.rows[row.key] = row
-            self.journal(Note("leased", row, row.attempts, row.leased_by))
+            if self.journalled:
+                self.journal(Note("leased", row, row.attempts, row.leased_by))
         return [self.message(row) for row in line[: request.limit]]
 
 
@@ -253,11 +253,9 @@ class DictStore:
     def _write(self, work: Callable[[Unit], T]) -> T:
         """All or nothing: work that fails was done on a copy."""
         tables = copy.deepcopy(self._tables)
-        unit = Unit(DictRows(tables, self.ids, self._clock()), self._clock())
+        unit = Unit(DictRows(tables, self.ids, self._clock(), journalled=self._journalled), self._clock())
         result = work(unit)
         unit.finish()
-        if not self._journalled:
-            tables.journal.clear()
         self._tables = tables
         return result
 

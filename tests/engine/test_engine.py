@@ -18,7 +18,6 @@ TestEngine = store_machine(lambda: DictStore, reopenable=False, examples=40)
 class CountedRows(DictRows):
     """Counts the looks at the store and the writes."""
 
-    journalled = False
     looks = writes = 0
 
     def fetch(self, wanted: Wanted) -> Found:
