@@ -6,6 +6,7 @@ It keeps what the state machine looks at and nothing that a real store is for: n
 from __future__ import annotations
 
 import copy
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,18 +17,17 @@ from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint, new_secret
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.engine import operations
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
-from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Note, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, Row, from_json
+from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
     STATES,
     Changes,
     CheckReport,
     Committed,
-    Lease,
     LeaseRequest,
     NewMessage,
     RecordWrite,
@@ -141,8 +141,12 @@ class DictRows:
             row.forgiven,
         )  # fmt: skip
 
-    def ended(self, queue: int, state: int) -> list[Row]:
-        return self.where(lambda row: row.queue == queue and row.state == state, "ended_at")
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        found = self.where(lambda row: row.queue == queue and row.state == state, "ended_at")
+        return [row for row in found if behind < (row.ended_at or 0.0, row.key) <= (until, sys.maxsize)][:limit]
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        return self.where(lambda row: row.queue == queue and row.key > behind)[:limit]
 
     def runs(self, names: Iterable[str]) -> dict[str, Run]:
         for name in names:
@@ -153,7 +157,7 @@ class DictRows:
         if name not in self.tables.totals:
             return []
         self.tables.cancelled.add(name)
-        return self.where(lambda row: row.run == name and row.state < DEAD)[::-1]
+        return self.where(lambda row: row.run == name and row.state < DEAD)[::-1][:A_PIECE]
 
     def write(self, writes: Writes, now: float) -> None:
         tables = self.tables
@@ -217,6 +221,15 @@ class DictRows:
 
     def timers_settled(self, queue: int) -> None: ...
 
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        raise NotImplementedError("nobody subscribes here")
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        (self.tables.paused.discard if at is None else self.tables.paused.add)((queue, worker))
+
+    def clear(self, queue: int) -> None:
+        self.tables.dropped[queue] = 0
+
     def paused(self, queue: int, worker: str | None) -> bool:
         return (queue, None) in self.tables.paused or (queue, worker) in self.tables.paused
 
@@ -235,22 +248,25 @@ class DictRows:
         return [self.message(row) for row in line[: request.limit]]
 
 
-class DictStore:
+class DictStore(EngineStore):
     """What the state machine calls of the port."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
+        super().__init__(namespace="default")
         self.ids = Mint(new_secret())
         self._clock = clock
         self._tables = Tables()
         self._journalled = False
 
+    url = "dicts"
+
     def now(self) -> float:
         return self._clock()
 
-    def mint(self, count: int = 1) -> list[str]:
-        return self.ids.take(count)
+    def _find_queue(self, name: str) -> int | None:
+        return self._tables.queues.get(name)
 
-    def _write(self, work: Callable[[Unit], T]) -> T:
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
         """All or nothing: work that fails was done on a copy."""
         tables = copy.deepcopy(self._tables)
         unit = Unit(DictRows(tables, self.ids, self._clock(), journalled=self._journalled), self._clock())
@@ -270,36 +286,26 @@ class DictStore:
         return new_id, self.commit(Changes(enqueue=[NewMessage(new_id, queue, payload, codec)])).enqueued[0].at
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
-        return self.commit(Changes(settle=[Settle(queue, message_id, "ack", token)], strict=False)).settled[0]
+        return self._settle_one(Settle(queue, message_id, "ack", token))
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         return self._write(lambda unit: lease(unit, request, settle_all=True)) or []
-
-    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        renewed: list[float | None] = []
-        for one in leases:
-            row = self._tables.rows.get(self.ids.key_of(one.id) or 0)
-            held = row is not None and row.token == one.token and row.queue == self._tables.queues.get(one.queue)
-            renewed.append(self._clock() + timeout if held else None)
-            if held and row is not None:
-                row.leased_until = renewed[-1]
-                self._note("renewed", row)
-        return renewed
-
-    def _note(self, event: str, row: Row) -> None:
-        if self._journalled:
-            self._rows().journal(Note(event, row, row.attempts, row.leased_by))
 
     def get(self, queue: str, message_id: str) -> StoredMessage | None:
         row = self._tables.rows.get(self.ids.key_of(message_id) or 0)
         return None if row is None or row.queue != self._tables.queues.get(queue) else self._rows().message(row)
 
-    def scan(self, queue: str, *, state: str | None = None) -> list[StoredMessage]:
+    def _scan(
+        self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
+    ) -> list[StoredMessage]:
         number, rows = self._tables.queues.get(queue), self._rows()
         wanted = None if state is None else CODE[state]
         order = ("ended_at",) if wanted is not None and wanted >= DEAD else ()
         found = rows.where(lambda row: row.queue == number and wanted in (None, row.state), *order)
         return [rows.message(row) for row in found]
+
+    def _splits(self, queue: str, parts: int) -> list[str]:
+        raise NotImplementedError("nobody reads in parts here")
 
     def stats(self, queue: str) -> QueueStats:
         number, rows = self._tables.queues.get(queue, 0), self._rows()
@@ -329,41 +335,14 @@ class DictStore:
         states = Counter(STATES[row.state] for row in self._tables.rows.values() if row.run == run_id)
         return RunStats(run_id=run_id, total=self._tables.totals[run_id], done=self._tables.done[run_id], **states)
 
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda unit: operations.requeue(unit, queue, ids, delay))
-
-    def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda unit: operations.cancel_run(unit, run_id))
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        until, number = self._clock() - older_than, self._tables.queues.get(queue)
-        found = [row for row in self._rows().ended(number or 0, CODE[state]) if (row.ended_at or 0.0) <= until]
-        return len(found) if dry_run else self._remove(found, "pruned")
-
-    def purge(self, queue: str) -> int:
-        number = self._tables.queues.get(queue, 0)
-        self._tables.dropped[number] = 0
-        return self._remove(self._rows().where(lambda row: row.queue == number), "purged")
-
-    def _remove(self, rows: Sequence[Row], why: str) -> int:
-        keys = {row.key: row for row in rows}
-        for row in rows:
-            self._note(why, row)
-        gone = Writes(removed=dict.fromkeys(keys, why), deletes=keys, forgotten=list(keys))
-        self._rows().write(gone, self._clock())
-        return len(rows)
-
-    def pause(self, queue: str, *, worker: str | None = None) -> None:
-        self._tables.paused.add((self._rows().queue(queue), worker))
-
-    def resume(self, queue: str, *, worker: str | None = None) -> None:
-        self._tables.paused.discard((self._rows().queue(queue), worker))
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        return len(self._rows().ended(queue, state, until, (0.0, 0), sys.maxsize))
 
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
         return (self._tables.queues.get(queue), worker) in self._tables.paused
 
-    def enable_journal(self) -> None:
-        self._journalled = True
+    def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
+        self._journalled = enabled
 
     def events(self, after: int = 0) -> list[JournalEvent]:
         return self._tables.journal[after:]

@@ -25,7 +25,7 @@ def test_no_module_is_named_after_an_activity() -> None:
 ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "notify", "backup", "check", "errors"}
 OF_THEIR_OWN = {
     "sqlite": {"archive", "guest", "inserts", "onlooker", "statements", "writer"},
-    "lmdb": {"keys", "operations", "writer"},
+    "lmdb": {"keys", "writer"},
     "postgres": {"guest", "inserts", "libpq", "writer"},
     "redis": {"namespace", "operations"},
     "mongodb": {"document", "gate", "transaction"},

@@ -16,6 +16,8 @@ from localqueue.stores.engine.row import Row
 from localqueue.stores.port import LeaseRequest, NewMessage, RecordWrite, StoredMessage
 from localqueue.stores.rules import Attempt
 
+A_PIECE = 5000  # messages that one transaction changes, of those that an operation concerns
+
 Key = tuple[int, str]  # a queue and a dedupe or ordering key in it
 
 
@@ -180,15 +182,19 @@ class Rows(Protocol):
     def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
         """Whole messages, as the port shows them."""
 
-    def ended(self, queue: int, state: int) -> list[Row]:
-        """Messages that left delivery for a state, by the time they did."""
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        """Messages that left delivery for a state until then, by the time they did and by key, behind one of these."""
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        """Messages of a queue in any state by key, behind this one."""
 
     # runs
     def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
         """Runs by name, made on first use. Nobody cancels them before this commit is done."""
 
     def cancel(self, name: str, now: float) -> list[Row]:
-        """Have a run take no more messages; its live ones, the last that was put first."""
+        """Have a run take no more messages; its live ones, the last that was put first, no more than
+        `A_PIECE` of them."""
 
     # writing
     def write(self, writes: Writes, now: float) -> None: ...
@@ -200,6 +206,16 @@ class Rows(Protocol):
 
     def timers_settled(self, queue: int) -> None:
         """No timer of this queue has passed any more, for a store that keeps the time of the next one."""
+
+    # operations
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        """Have a queue be a subscriber of a topic, or not; whether that is new."""
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        """Pause a queue, or one worker on it; without a time, resume it."""
+
+    def clear(self, queue: int) -> None:
+        """Let a queue whose messages are all gone be as if it had never had one."""
 
     # claiming
     def paused(self, queue: int, worker: str | None) -> bool:

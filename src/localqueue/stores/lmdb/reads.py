@@ -231,15 +231,15 @@ def _ended(txn: Txn, queue: int, state: int, behind: Row | None, after: str | No
             yield row
 
 
-def ended_by(txn: Txn, queue: int, state: int, until: float) -> list[int]:
-    """Keys of the messages that left delivery for a state no later than `until`, by the time they did."""
-    found = []
-    for ended_key in keys.walk_keys(txn, keys.of_state(keys.ENDED, queue, state)):
+def ended_by(txn: Txn, queue: int, state: int, until: float, behind: tuple[float, int] = (0.0, 0)) -> Iterator[int]:
+    """Keys of the messages that left delivery for a state no later than `until`, by the time they did, behind one."""
+    at, last = behind
+    start = keys.timed(keys.ENDED, queue, state, at, last + 1)
+    for ended_key in keys.walk_keys(txn, keys.of_state(keys.ENDED, queue, state), start):
         ended_at, key = keys.timed_parts(ended_key)
         if ended_at > until:
-            break
-        found.append(key)
-    return found
+            return
+        yield key
 
 
 def find_run(txn: Txn, namespace: int, run_id: str) -> RunRow | None:

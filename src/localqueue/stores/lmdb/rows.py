@@ -12,13 +12,14 @@ from localqueue.errors import IdTaken, QueueStoreCorruptError, RecordConflict
 from localqueue.events.event import LEASED
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Note, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import journal, keys, reads, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow, pack_row, unpack_row
 from localqueue.stores.port import (
     HISTORY_LIMIT,
+    STATES,
     LeaseRequest,
     NewMessage,
     RecordWrite,
@@ -29,7 +30,7 @@ from localqueue.stores.port import (
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
 
-A_PIECE = 1000  # rows of a bulk operation that are at hand at a time
+_A_PART = 1000  # rows of a batch that are at hand at a time
 _LARGEST = 1 << 63
 
 
@@ -160,8 +161,11 @@ class LMDBRows:
     def message(self, row: Row) -> StoredMessage:
         return reads.stored_message(self.txn, self.ids, row, self.queue_name(row.queue))
 
-    def ended(self, queue: int, state: int) -> list[Row]:
-        return self.rows(reads.ended_by(self.txn, queue, state, rules.NEVER))
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        return self.rows(islice(reads.ended_by(self.txn, queue, state, until, behind), limit))
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        return list(islice(reads.in_queue(self.txn, queue, after=behind), limit))
 
     # runs
 
@@ -183,8 +187,8 @@ class LMDBRows:
         if run.cancelled_at is None:
             run.cancelled_at = now
             self._save_run(run)
-        rows = self.rows(reads.run_keys(self.txn, run.id))
-        return [row for row in reversed(rows) if row.state < DEAD]
+        rows = map(self.row, reversed(list(reads.run_keys(self.txn, run.id))))
+        return list(islice((row for row in rows if row is not None and row.state < DEAD), A_PIECE))
 
     def _save_run(self, run: RunRow) -> None:
         self.txn.put(keys.one(keys.RUNS, run.id), run.pack())
@@ -223,8 +227,8 @@ class LMDBRows:
 
     def write_batch(self, batch: Batch) -> None:
         """In pieces, so that not all rows of a very large one are there at a time."""
-        for at in range(0, len(batch.keys), A_PIECE):
-            piece = slice(at, at + A_PIECE)
+        for at in range(0, len(batch.keys), _A_PART):
+            piece = slice(at, at + _A_PART)
             part = Batch(batch.keys[piece], batch.states[piece], batch.messages[piece], batch.queues, batch.now)
             for row, message in part.inserts():
                 self.insert(row, message)
@@ -335,6 +339,41 @@ class LMDBRows:
         if request.ledger is None:
             return messages
         return [reads.with_record(self.txn, self.namespace, request.ledger, message) for message in messages]
+
+    # operations
+
+    def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        key = keys.named(keys.SUBSCRIPTIONS, topic, subscriber)
+        if wanted == (self.txn.get(key) is not None):
+            return False
+        if wanted:
+            others = keys.walk(self.txn, keys.within(keys.SUBSCRIPTIONS, topic))
+            last = max((schema.unpack_subscription(value)[1] for _, value in others), default=0)
+            self.txn.put(key, schema.pack_subscription(subscriber, last + 1))
+        else:
+            self.txn.delete(key)
+        self.queue_row(topic).subscriptions += 1
+        return True
+
+    def pause(self, queue: int, worker: str | None, at: float | None) -> None:
+        if worker is None:
+            self.queue_row(queue).paused = at is not None
+        else:
+            self.save_worker(queue, reads.worker_row(self.txn, queue, worker)._replace(paused=at is not None))
+
+    def heartbeat(self, queue: int, worker: str, leases: int) -> None:
+        row = reads.worker_row(self.txn, queue, worker)
+        self.save_worker(queue, row._replace(leases=row.leases + leases, last_seen=self.now))
+
+    def clear(self, queue: int) -> None:
+        for key, value in list(keys.walk(self.txn, keys.within(keys.WORKERS, queue))):
+            worker = WorkerRow.unpack(value)
+            if worker.paused:
+                self.save_worker(queue, WorkerRow(worker.name, paused=True))
+            else:
+                self.txn.delete(key)
+        kept = self.queue_row(queue)
+        kept.counts, kept.dropped, kept.due = [0] * len(STATES), 0, rules.NEVER
 
     def save_worker(self, queue: int, worker: WorkerRow) -> None:
         self.txn.put(keys.named(keys.WORKERS, queue, worker.name), worker.pack())

@@ -13,10 +13,10 @@ from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores.engine import commit, leases
-from localqueue.stores.engine import operations as decided
-from localqueue.stores.engine.row import BLOCKED, CODE, READY
+from localqueue.stores.engine.row import BLOCKED, READY
+from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.lmdb import backup, check, connection, fast, journal, keys, notify, operations, reads, schema
+from localqueue.stores.lmdb import backup, check, connection, fast, journal, keys, notify, reads, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.writer import Writer
@@ -24,7 +24,6 @@ from localqueue.stores.port import (
     Changes,
     CheckReport,
     Committed,
-    Lease,
     LeaseRequest,
     NewMessage,
     Payload,
@@ -35,12 +34,11 @@ from localqueue.stores.port import (
     Subscriptions,
     Waiter,
 )
-from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
 
 
-class LMDBQueueStore(Shell):
+class LMDBQueueStore(EngineStore):
     """LMDB-backed queue store in the directory `path`; needs the extra `localqueue[lmdb]`.
 
     `durability="process"` survives the death of the process; `"power"` syncs every commit and survives the loss of
@@ -120,8 +118,8 @@ class LMDBQueueStore(Shell):
 
     def commit(self, changes: Changes) -> Committed:
         if fast.is_step(changes):
-            return self._write(lambda rows: self._step(rows, changes))
-        return self._write(lambda rows: self._put(rows, changes))
+            return self._change(lambda rows: self._step(rows, changes))
+        return self._change(lambda rows: self._put(rows, changes))
 
     def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
         return fast.put(rows, changes) or self._engine(rows, lambda unit: commit.apply(unit, changes))
@@ -140,7 +138,7 @@ class LMDBQueueStore(Shell):
         return leased
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        return self._write(lambda rows: fast.put_one(rows, queue, payload, codec))
+        return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
 
     def put_batch(
         self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
@@ -156,17 +154,17 @@ class LMDBQueueStore(Shell):
                 NewMessage(new_id, queue, payload, codec) for new_id, payload in zip(ids, payloads, strict=True)
             ]
             try:
-                return ids, self._decide(work)
+                return ids, self._write(work)
             except IdTaken:
                 continue
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
-        return self._is_used(queue) and self._write(lambda rows: self._step(rows, acks)).settled[0]
+        return self._is_used(queue) and self._change(lambda rows: self._step(rows, acks)).settled[0]
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         while self._is_used(request.queue):
-            leased = self._write(lambda rows: self._lease(rows, request))
+            leased = self._change(lambda rows: self._lease(rows, request))
             if leased is not None:
                 return leased
         return []
@@ -176,11 +174,8 @@ class LMDBQueueStore(Shell):
         self._require_writable()
         return self._find_queue(queue) is not None
 
-    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        return self._decide(lambda unit: operations.renew(unit, leases, timeout))
-
-    def _decide(self, work: Callable[[Unit], T]) -> T:
-        return self._write(lambda rows: self._engine(rows, work))
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
+        return self._change(lambda rows: self._engine(rows, work))
 
     def _engine(self, rows: LMDBRows, work: Callable[[Unit], T]) -> T:
         """Have the engine decide about the rows of a write transaction."""
@@ -190,7 +185,7 @@ class LMDBQueueStore(Shell):
         rows.changed |= unit.changed_queues
         return result
 
-    def _write(self, work: Callable[[LMDBRows], T]) -> T:
+    def _change(self, work: Callable[[LMDBRows], T]) -> T:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
         self._require_open()
         self._require_writable()
@@ -287,6 +282,9 @@ class LMDBQueueStore(Shell):
             return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
         return self._read_queue(queue, lambda txn, q: reads.is_paused(txn, q, worker), False)
 
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        return self._read(lambda txn: sum(1 for _ in reads.ended_by(txn, queue, state, until)))
+
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a verified copy; it appears under `path`, a new directory, whole or not at all."""
         self._require_open()
@@ -297,34 +295,13 @@ class LMDBQueueStore(Shell):
 
     # operations
 
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._decide(lambda unit: decided.requeue(unit, queue, ids, delay))
-
-    def cancel_run(self, run_id: str) -> int:
-        return self._decide(lambda unit: decided.cancel_run(unit, run_id))
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        if dry_run:
-            until = self._clock() - older_than
-            return self._read_queue(queue, lambda txn, q: len(reads.ended_by(txn, q, CODE[state], until)), 0)
-        return self._decide(lambda unit: operations.prune(unit, queue, state, older_than))
-
-    def purge(self, queue: str) -> int:
-        return self._decide(lambda unit: operations.purge(unit, queue))
-
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        self._write(lambda rows: operations.heartbeat(rows, queue, worker_id, leases))
-
-    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
-        return self._write(lambda rows: operations.set_subscription(rows, topic, subscriber, wanted))
-
-    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
-        self._write(lambda rows: operations.set_paused(rows, queue, worker, paused))
+        self._change(lambda rows: rows.heartbeat(rows.queue(queue), worker_id, leases))
 
     # the journal
 
     def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
-        self._write(lambda rows: journal.set_kept(rows.txn, rows.namespace, enabled, keep_seconds, keep_events))
+        self._change(lambda rows: journal.set_kept(rows.txn, rows.namespace, enabled, keep_seconds, keep_events))
 
     def journal_enabled(self) -> bool:
         return self._read(lambda txn: journal.Switch.read(txn, self.namespace_id).enabled)
@@ -339,7 +316,7 @@ class LMDBQueueStore(Shell):
         return self._read(lambda txn: journal.span(txn, self.namespace_id))
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        return self._write(lambda rows: journal.prune(rows.txn, rows.namespace, rows.now - older_than, through))
+        return self._change(lambda rows: journal.prune(rows.txn, rows.namespace, rows.now - older_than, through))
 
     # wake
 

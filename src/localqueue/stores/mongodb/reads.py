@@ -4,7 +4,6 @@ drift; the price is that counting the ready messages of a queue walks its index.
 from __future__ import annotations
 
 import weakref
-from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,11 +13,11 @@ from bson.int64 import Int64
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, CANCELLED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, WAITING
+from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.mongodb.connection import Server, closed
 from localqueue.stores.mongodb.document import LIVE, Document, stored_message
 from localqueue.stores.mongodb.schema import ALL, CLAIM
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
-from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
 
@@ -131,7 +130,7 @@ def as_record(document: Document) -> Record:
     return Record(document["k"], document["key"], document["v"], int(document["version"]), document["at"])
 
 
-class Reads(Shell):
+class Reads(EngineStore):
     """What is read of a queue that nobody has used yet is simply empty."""
 
     server: Server
@@ -139,9 +138,6 @@ class Reads(Shell):
     queue_ids: dict[str, int]
     _queue_names: dict[int, str]
     _finalizer: weakref.finalize[..., Any]
-
-    @abstractmethod
-    def now(self) -> float: ...
 
     @property
     def url(self) -> str:
@@ -239,6 +235,10 @@ class Reads(Shell):
                 return None
             query["$or"] = [{"e": {"$gt": seen["e"]}}, {"e": seen["e"], "_id": {"$gt": behind}}]
         return query
+
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        with self.server.call():
+            return int(self.server.messages.count_documents({"q": queue, "s": state, "e": {"$lte": until}}))
 
     def _splits(self, queue: str, parts: int) -> list[str]:
         """By steps over an index, which the server takes without looking at a message."""

@@ -19,7 +19,7 @@ from pymongo.errors import OperationFailure
 
 from localqueue.errors import IdTaken, RecordConflict
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import errors, gate, schema
@@ -42,7 +42,7 @@ from localqueue.stores.mongodb.document import (
 )
 from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
 from localqueue.stores.mongodb.transaction import Again
-from localqueue.stores.port import HISTORY_LIMIT, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage
+from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, Payload, RecordWrite, StoredMessage
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-A_PIECE = 5000  # messages that one transaction changes, of those that an operation concerns
 
 _PARTS_OF_A_RUN = 8
 _QUESTIONS = 100  # that are asked in one statement
@@ -75,7 +74,6 @@ class MongoRows:
         self.timers: dict[int, float] = {}
         self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
         self.barred = False  # a claim met a pause
-        self.more = False  # a run has more messages than were asked for at once
         self._entries: list[Document] = []
         self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
         self._claimed: dict[int, Row] = {}
@@ -254,15 +252,14 @@ class MongoRows:
         found = self.messages.find({"_id": {"$in": _numbers(keys)}}, session=self.session)
         return {one["_id"]: stored_message(self.ids, one, self.queue_name(one["q"])) for one in found}
 
-    def ended(
-        self, queue: int, state: int, *, until: float | None = None, behind: tuple[float, int] | None = None
-    ) -> list[Row]:
-        """A piece of them, of those that left until then and behind the one that left at this time."""
-        query: Document = {"q": queue, "s": state} | ({} if until is None else {"e": {"$lte": until}})
-        if behind is not None:
-            at, key = behind
-            query["$or"] = [{"e": {"$gt": at}}, {"e": at, "_id": {"$gt": Int64(key)}}]
-        return self.search(query, [("e", 1), ("_id", 1)], A_PIECE)
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        at, key = behind
+        query: Document = {"q": queue, "s": state, "e": {"$lte": until}}
+        query["$or"] = [{"e": {"$gt": at}}, {"e": at, "_id": {"$gt": Int64(key)}}]
+        return self.search(query, [("e", 1), ("_id", 1)], limit)
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        return self.search({"q": queue, "_id": {"$gt": Int64(behind)}}, [("_id", 1)], limit)
 
     # runs: known by their names
 
@@ -275,16 +272,13 @@ class MongoRows:
         return {name: Run(name, name in cancelled) for name in wanted}
 
     def cancel(self, name: str, now: float) -> list[Row]:
-        """A piece of them; the run takes no more messages from the first piece on."""
         named = {"n": self.store.namespace_id, "name": name}
         lock = {"$add": [{"$ifNull": ["$lock", 0]}, 1]}
         change = [{"$set": {"cancelled_at": {"$ifNull": ["$cancelled_at", now]}, "lock": lock}}]
         if not self.database.lq_runs.update_one(named, change, session=self.session).matched_count:
             return []
         live = {"n": self.store.namespace_id, "r": name, "s": {"$in": LIVE}}
-        rows = self.search(live, [("_id", -1)], A_PIECE)
-        self.more = len(rows) == A_PIECE
-        return rows
+        return self.search(live, [("_id", -1)], A_PIECE)
 
     # rows out
 
@@ -511,36 +505,7 @@ class MongoRows:
             self._entries += [entry("leased", queue, one["_id"], a=one["a"], w=request.leased_by) for one in claimed]
         return [stored_message(self.ids, document, request.queue) for document in claimed]
 
-    def renew(self, unit: Unit, leases: Sequence[Lease], timeout: float) -> list[float | None]:
-        until = unit.now + timeout
-        keys = [self.ids.key_of(one.id) for one in leases]
-        unit.fetch(Wanted(keys={key for key in keys if key is not None}))
-        renewed: list[float | None] = []
-        for one, key in zip(leases, keys, strict=True):
-            row = unit.row(key)
-            mine = row is not None and row.queue == self.find_queue(one.queue) and row.token == one.token
-            renewed.append(until if mine else None)
-            if row is not None and mine:
-                unit.mark(row)
-                row.leased_until = until
-                if self.journalled:
-                    self._entries.append(entry("renewed", row.queue, row.key, a=row.attempts, w=row.leased_by))
-        return renewed
-
     # operations
-
-    def remove(self, unit: Unit, query: Document, why: str) -> int:
-        """Remove a piece of the messages, and remember that they were not acked; how many they were."""
-        rows = unit.adopt(self.search(query, [("_id", 1)], A_PIECE))
-        for row in rows:
-            if not row.holds_key:
-                unit.delete(row, why)
-        unit.flush()  # so that nobody comes free who goes as well
-        heads = [row for row in rows if row.holds_key]
-        unit.look_behind(heads)
-        for row in heads:
-            unit.delete(row, why)
-        return len(rows)
 
     def clear(self, queue: int) -> None:
         """Let a queue whose messages are all gone be as if it had never had one."""
@@ -563,6 +528,13 @@ class MongoRows:
             if at is not None:
                 self.change_queue(queue, {"$push": {"off": {"w": worker, "at": at}}})
         gate.write_barrier(self.server, queue, self.session)
+        if at is None:
+            self.told.add((TO_CLAIM, queue))
+
+
+def rows_of(unit: Unit) -> MongoRows:
+    assert isinstance(unit.rows, MongoRows)
+    return unit.rows
 
 
 def _numbers(keys: Iterable[int]) -> list[Int64]:

@@ -13,24 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError, WriteError
 
 from localqueue.errors import IdTaken, QueueStoreError
-from localqueue.events.event import PRUNED, PURGED
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
-from localqueue.stores.engine import leases, operations
+from localqueue.stores.engine import leases
 from localqueue.stores.engine.commit import apply
-from localqueue.stores.engine.row import CODE, DEAD
 from localqueue.stores.engine.timers import A_CLAIM, settle_due
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import backup, check, connection, fast, gate, schema
-from localqueue.stores.mongodb.document import RUN, TO_CLAIM, Document, plain
+from localqueue.stores.mongodb.document import RUN, plain
 from localqueue.stores.mongodb.journal import KeepsJournal
 from localqueue.stores.mongodb.notify import Ears, Notifies
-from localqueue.stores.mongodb.reads import MESSAGES
-from localqueue.stores.mongodb.rows import A_PIECE, MongoRows
+from localqueue.stores.mongodb.rows import MongoRows, rows_of
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import (
     Changes,
@@ -142,7 +138,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if not (changes.enqueue or changes.edges or changes.settle or changes.records or changes.topics):
             return Committed()
         without = changes if changes.lease is None else replace(changes, lease=None)
-        return self._write(lambda unit, _: apply(unit, without))
+        return self._write(lambda unit: apply(unit, without))
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         self._require_usable()
@@ -167,7 +163,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         self._require_usable()
         number = self.queue_number(queue)
 
-        def put(unit: Unit, rows: MongoRows) -> tuple[range, float]:
+        def put(unit: Unit) -> tuple[range, float]:
+            rows = rows_of(unit)
             first = self.ids.reserve(len(payloads))
             keys = range(first, first + len(payloads))
             rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
@@ -189,8 +186,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             return False
         if fast.ack_one(self, number, key, token):
             return True
-        acked = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
-        return self._write(lambda unit, _: apply(unit, acked)).settled[0]
+        return self._settle_one(Settle(queue, message_id, "ack", token))
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         """Claim down the ready index, after settling the timers that have passed."""
@@ -229,7 +225,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if row.get("paused_at") is not None or any(one["w"] == request.leased_by for one in row.get("off", ())):
             return False
         bound = max(A_CLAIM, request.limit)
-        return not self._write(lambda unit, _: settle_due(unit, queue, max_attempts=request.max_attempts, limit=bound))
+        return not self._write(lambda unit: settle_due(unit, queue, max_attempts=request.max_attempts, limit=bound))
 
     def _claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage] | None:
         """What was claimed; None when the queue or the worker is paused.
@@ -245,9 +241,9 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             except fast.JournalKept:
                 self.journalled = True
 
-        def claim(unit: Unit, rows: MongoRows) -> list[StoredMessage] | None:
+        def claim(unit: Unit) -> list[StoredMessage] | None:
             messages = leases.claim(unit, queue, request)
-            return None if rows.barred else messages
+            return None if rows_of(unit).barred else messages
 
         return self._write(claim)
 
@@ -264,17 +260,16 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
                 return fast.renew(self, leases, timeout)
             except fast.JournalKept:
                 self.journalled = True
-        return self._write(lambda unit, rows: rows.renew(unit, leases, timeout))
+        return super().renew(leases, timeout=timeout)
 
-    def _write(self, work: Callable[[Unit, MongoRows], T]) -> T:
-        """Run work in a transaction of its own, then wake whoever waits for what it changed."""
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
         self._require_usable()
         seen = self._watched.seen
 
         def run(session: Any) -> tuple[T, Unit, MongoRows, list[Transition]]:
             rows = MongoRows(self, session)
             unit = Unit(rows, self.now(), observed=seen is not None)
-            result = work(unit, rows)
+            result = work(unit)
             transitions = unit.finish()
             rows.finish(unit.now)
             return result, unit, rows, transitions
@@ -290,81 +285,6 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if rows.told or unit.changed_runs:
             self.say([*rows.told, *([(RUN, 0)] if unit.changed_runs else ())])
         return result
-
-    # operations
-
-    def _in_pieces(self, work: Callable[[Unit, MongoRows, Any], tuple[int, Any]]) -> int:
-        """Run work that may take several transactions; how many messages it changed. Each piece says how many it has
-        changed and what the next one is to go on behind, None when there is no more."""
-        count, behind = 0, None
-        while True:
-            changed, behind = self._write(lambda unit, rows, behind=behind: work(unit, rows, behind))  # type: ignore[misc]
-            count += changed
-            if behind is None:
-                return count
-
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        self._require_usable()
-        number = self._find_queue(queue)
-        if number is None:
-            return 0
-        if ids is not None:
-            return self._write(lambda unit, _: operations.requeue(unit, queue, ids, delay))
-        until = self.now()
-
-        def requeue(unit: Unit, rows: MongoRows, behind: tuple[float, int] | None) -> tuple[int, Any]:
-            dead = unit.adopt(rows.ended(number, DEAD, until=until, behind=behind))
-            last = (dead[-1].ended_at, dead[-1].key) if len(dead) == A_PIECE else None
-            return operations.requeue_rows(unit, dead, delay), last
-
-        return self._in_pieces(requeue)
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        which: Document = {"s": CODE[state], "e": {"$lte": self.now() - older_than}}
-        if dry_run:
-            count = self.server.messages.count_documents
-            return self._read(queue, lambda number: int(count({"q": number, **which})), 0)
-        return self._remove(queue, which, PRUNED)
-
-    def purge(self, queue: str) -> int:
-        def last_key(number: int) -> int:
-            found = self.server.messages.find({"q": number} | MESSAGES, {"_id": 1}).sort([("_id", -1)]).limit(1)
-            return next((int(document["_id"]) for document in found), 0)
-
-        # Up to the last one, so that it comes to an end while others put.
-        last = Int64(self._read(queue, last_key, 0))
-        return self._remove(queue, {"_id": {"$gt": Int64(0), "$lte": last}}, PURGED)
-
-    def _remove(self, queue: str, which: Document, why: str) -> int:
-        self._require_usable()
-        number = self.queue_number(queue)
-
-        def remove(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
-            count = rows.remove(unit, {"q": number, **which}, why)
-            if count < A_PIECE and why == PURGED:
-                rows.clear(number)
-            return count, True if count == A_PIECE else None
-
-        return self._in_pieces(remove)
-
-    def cancel_run(self, run_id: str) -> int:
-        def cancel(unit: Unit, rows: MongoRows, _: Any) -> tuple[int, Any]:
-            return operations.cancel_run(unit, run_id), rows.more or None
-
-        return self._in_pieces(cancel)
-
-    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
-        return self._write(lambda _, rows: rows.subscribe(self.queue_number(topic), subscriber, wanted))
-
-    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
-        def pause(unit: Unit, rows: MongoRows) -> None:
-            number = self.queue_number(queue)
-            rows.pause(number, worker, unit.now if paused else None)
-            unit.changed_queues.add(number)
-            if not paused:
-                rows.told.add((TO_CLAIM, number))
-
-        self._write(pause)
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         """One statement, and nothing that has to outlive a crash of the server."""

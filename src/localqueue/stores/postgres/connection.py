@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreLockedError
+from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.postgres import errors, libpq
 from localqueue.stores.postgres.libpq import Link, answer
 from localqueue.stores.postgres.schema import Statements
-from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
 
@@ -226,7 +226,7 @@ def _rolled_back(connection: Any) -> bool:
     return False
 
 
-class Calls(Shell):
+class Calls(EngineStore):
     sql: Statements
     _pool: Pool
     _url: str

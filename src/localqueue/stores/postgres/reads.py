@@ -207,11 +207,9 @@ class Reads(Calls):
         since = [at for at in (None if first is None else first[1], due) if at is not None]
         return max(0.0, now - min(since)) if since else 0.0
 
-    def _prunable(self, queue: int, state: str, older_than: float) -> int:
-        """How many messages of a state left delivery by then."""
-        found = self._one(self.sql.PRUNABLE, (queue, CODE[state], self._given_now(), older_than))
-        assert found is not None
-        return int(found[0])
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        count = "SELECT count(*) FROM localqueue.lq_messages WHERE queue = $1 AND state = $2 AND ended_at <= $3"
+        return int(self._all(self.sql.here(count), (queue, state, until))[0][0])
 
     def _scan(
         self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None

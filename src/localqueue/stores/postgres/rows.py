@@ -18,7 +18,6 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.operations import note_removed
 from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import Row, to_json
 from localqueue.stores.engine.unit import Unit
@@ -301,9 +300,18 @@ class PostgresRows:
             raise Anew
         return {row[0]: stored_message(self.ids, row) for row in rows}
 
-    def ended(self, queue: int, state: int) -> list[Row]:
-        rows = self._rows("m.queue = $1 AND m.state = $2 AND m.ended_at IS NOT NULL", queue, state)
-        return sorted(rows, key=lambda row: (row.ended_at or 0.0, row.key))
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        return self._some(self.sql.ENDED, queue, state, until, *behind, limit)
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        some = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND key > $2 ORDER BY key LIMIT $3"
+        return self._some(some, queue, behind, limit)
+
+    def _some(self, keys: str, *values: Any) -> list[Row]:
+        """Rows whose keys a statement finds, in its order."""
+        order = [key for (key,) in self.ask_for(self.sql.here(keys), values)]
+        found = {row.key: row for row in self._rows("m.key = ANY ($1::bigint[])", order)}
+        return [found[key] for key in order if key in found]
 
     # runs
 
@@ -469,22 +477,6 @@ class PostgresRows:
             self.tell(self.sql.here("UPDATE localqueue.lq_queues SET paused_at = $2 WHERE id = $1"), queue, at)
         else:
             self.tell(self.sql.PAUSE_WORKER, queue, raw(worker), at)
-
-    def remove(self, unit: Unit, where: str, values: Sequence[Any], why: str) -> int:
-        """Delete messages with what belongs to them, and remember that they were not acked; how many there were."""
-        if unit.observed:
-            rows = self._rows(where, *values)
-            note_removed(unit, rows, why)
-            keys = [row.key for row in rows]
-        else:
-            find = f"SELECT m.key FROM localqueue.lq_messages AS m WHERE {where} ORDER BY m.key FOR UPDATE"
-            keys = [key for (key,) in self.ask_for(self.sql.here(find), values)]
-        if keys:
-            self._mark_removed(dict.fromkeys(keys, why))
-            self.tell(self.sql.here("DELETE FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[])"), keys)
-            self._forget_attempts(keys)
-            self._forget_edges(keys)
-        return len(keys)
 
     def clear(self, queue: int) -> None:
         """Let a queue whose messages are all gone be as if it had never had one."""

@@ -10,19 +10,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from localqueue.events.event import PRUNED, PURGED
 from localqueue.ids import Mint
 from localqueue.stores import fork
-from localqueue.stores.engine import operations
-from localqueue.stores.engine.row import CODE
-from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed, Lease
 from localqueue.stores.postgres import backup, connection, errors, guest, schema
 from localqueue.stores.postgres.connection import Pool
 from localqueue.stores.postgres.journal import KeepsJournal
 from localqueue.stores.postgres.notify import queue_token
 from localqueue.stores.postgres.reads import raw
-from localqueue.stores.postgres.rows import rows_of
 from localqueue.stores.postgres.schema import DEFAULT_SCHEMA, Statements
 
 
@@ -153,45 +148,6 @@ class PostgresQueueStore(KeepsJournal):
         return [renewed.get((key, one.token)) for key, one in zip(keys, leases, strict=True)]
 
     # operations
-
-    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
-        return self._write(lambda unit: rows_of(unit).subscribe(unit.rows.queue(topic), subscriber, wanted), [topic])
-
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        if not dry_run:
-            self._require_writable()
-        number = self._find_queue(queue)
-        if number is None:
-            return 0
-        if dry_run:
-            return self._prunable(number, state, older_than)
-
-        def work(unit: Unit) -> int:
-            where = "m.queue = $1 AND m.state = $2 AND m.ended_at IS NOT NULL AND m.ended_at <= $3"
-            return rows_of(unit).remove(unit, where, (number, CODE[state], unit.now - older_than), PRUNED)
-
-        return self._write(work, [queue])
-
-    def purge(self, queue: str) -> int:
-        def work(unit: Unit) -> int:
-            number, rows = unit.rows.queue(queue), rows_of(unit)
-            removed = rows.remove(unit, "m.queue = $1", (number,), PURGED)
-            rows.clear(number)
-            return removed
-
-        return self._write(work, [queue])
-
-    def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda unit: operations.cancel_run(unit, run_id))
-
-    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
-        def work(unit: Unit) -> None:
-            rows_of(unit).pause(unit.rows.queue(queue), worker, unit.now if paused else None)
-
-        self._write(work, [queue])
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         self._require_writable()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.stores.engine.row import from_json
@@ -14,15 +12,11 @@ from localqueue.stores.sqlite.reads import Reads
 from localqueue.stores.sqlite.rows import SQLiteRows
 from localqueue.stores.sqlite.schema import run_script
 
-T = TypeVar("T")
-
 SEQ_BITS = 48
 
 
 class KeepsJournal(Reads):
-    """The journal's part of the port, for a store that writes through `_write`."""
-
-    _write: Callable[[Callable[[Unit], Any]], Any]
+    """The journal's part of the port."""
 
     def _connection_of(self, unit: Unit) -> sqlite3.Connection:
         assert isinstance(unit.rows, SQLiteRows)
@@ -90,5 +84,4 @@ class KeepsJournal(Reads):
                 "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, stop, unit.now - older_than)
             ).rowcount
 
-        removed: int = self._write(work)
-        return removed
+        return self._write(work)

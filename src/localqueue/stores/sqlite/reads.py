@@ -10,8 +10,8 @@ from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, from_json
+from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
-from localqueue.stores.shell import Shell
 from localqueue.stores.sqlite import check
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import Reader
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _SAMPLE_OF_A_PART = 200  # messages by which the ends of a range are found
 
 
-class Reads(Shell):
+class Reads(EngineStore):
     """Reads through a `Reader`. A queue that nobody has used yet is simply empty."""
 
     path: str
@@ -101,6 +101,10 @@ class Reads(Shell):
             values["last"] = last
             where += " AND m.key <= :last"
         return self._messages(f"{where} ORDER BY {order} LIMIT :limit", values)
+
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        count = "SELECT count(*) FROM lq_messages WHERE queue = ? AND state = ? AND ended_at <= ?"
+        return int(self._rows(count, (queue, state, until))[0][0])
 
     def _splits(self, queue: str, parts: int) -> list[str]:
         """By a sample that comes from indexes alone, so that its cost does not depend on the payloads."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,8 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.operations import note_removed
-from localqueue.stores.engine.port import Batch, Found, Insert, Run, Wanted, Writes
-from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY, Row, to_json
-from localqueue.stores.engine.unit import Unit
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Run, Wanted, Writes
+from localqueue.stores.engine.row import INFLIGHT, READY, Row, to_json
 from localqueue.stores.port import (
     HISTORY_LIMIT,
     STATES,
@@ -173,9 +170,13 @@ class SQLiteRows:
         found = self.execute(f"{sql.FULL_ROW} WHERE m.key = ?", (key,)).fetchone()
         return stored_message(self.ids, self.connection, found)
 
-    def ended(self, queue: int, state: int) -> list[Row]:
-        where = " WHERE m.queue = ? AND m.state = ? AND m.ended_at IS NOT NULL ORDER BY m.ended_at, m.key"
-        return self._rows(sql.ROWS + where, (queue, state))
+    def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
+        where = "m.queue = ? AND m.state = ? AND m.ended_at <= ? AND (m.ended_at, m.key) > (?, ?)"
+        values = (queue, state, until, *behind, limit)
+        return self._rows(f"{sql.ROWS} WHERE {where} ORDER BY m.ended_at, m.key LIMIT ?", values)
+
+    def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
+        return self._rows(f"{sql.ROWS} WHERE m.queue = ? AND m.key > ? ORDER BY m.key LIMIT ?", (queue, behind, limit))
 
     def runs(self, names: Iterable[str]) -> dict[str, Run]:
         found = {}
@@ -186,7 +187,8 @@ class SQLiteRows:
 
     def cancel(self, name: str, now: float) -> list[Row]:
         run = self.execute(sql.CANCEL_RUN, (now, self.store.namespace_id, name)).fetchall()
-        return [] if not run else self._rows(f"{sql.ROWS} WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC", run[0])
+        live = f"{sql.ROWS} WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC LIMIT {A_PIECE}"
+        return self._rows(live, run[0]) if run else []
 
     # rows out
 
@@ -364,25 +366,6 @@ class SQLiteRows:
         self.execute(sql.PAUSE_WORKER, (queue, worker, at))
         # Tells claims to look at the worker, and those who wait in other processes that something changed.
         self.execute("UPDATE lq_line SET most = coalesce(most, 0) + 1 WHERE queue = ? AND part = 0", (queue,))
-
-    def remove(self, unit: Unit, queue: int, where: str, values: tuple[Any, ...], why: str) -> int:
-        """Delete messages of a queue with what belongs to them, and remember that they were not acked."""
-        many = self.connection.executemany
-        found = self.execute(f"SELECT key, state FROM lq_messages WHERE {where}", values).fetchall()
-        keys = [(key,) for key, _ in found]
-        if unit.observed:
-            note_removed(unit, self._rows_of("m.key IN (...)", [key for key, _ in found]), why)
-        code = JOURNAL_CODES[why]
-        many("INSERT OR IGNORE INTO lq_removed VALUES (?, ?)", [(key, code) for (key,) in keys])
-        self.execute(f"DELETE FROM lq_messages WHERE {where}", values)
-        many("DELETE FROM lq_attempts WHERE message = ?", keys)
-        many("DELETE FROM lq_dependencies WHERE dependent = ?", keys)
-        counts = Counts(self.execute)
-        for state, count in Counter(state for _, state in found if state > INFLIGHT or state == DELAYED).items():
-            counts.add(queue, state, -count)
-        counts.write()
-        unit.changed_queues.add(queue)
-        return len(keys)
 
     def clear(self, queue: int) -> None:
         """Let a queue whose messages are all gone be as if it had never had one."""

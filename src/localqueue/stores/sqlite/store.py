@@ -15,13 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from localqueue.errors import IdTaken, QueueStoreMissingError
-from localqueue.events.event import PRUNED, PURGED
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import fork
-from localqueue.stores.engine import operations
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
-from localqueue.stores.engine.row import CODE
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
     Changes,
@@ -234,8 +231,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         if self._writer.one(sql.ACK_ONE, (key, row, token)):
             self._wake.touched((queue,))
             return True
-        settle = Settle(queue, message_id, "ack", token)
-        return self._write(lambda unit: apply(unit, Changes(settle=(settle,), strict=False))).settled[0]
+        return self._settle_one(Settle(queue, message_id, "ack", token))
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         if self.read_only:
@@ -277,8 +273,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
         return self._write(work)
 
-    def _write(self, work: Callable[[Unit], T]) -> T:
-        """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
         made: list[Unit] = []
         seen = self._watched.seen
 
@@ -311,45 +306,6 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         return str(self._reader.run(lambda c: c.execute("PRAGMA database_list").fetchone()[2]))
 
     # operations
-
-    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
-        return self._write(lambda unit: _rows_of(unit).subscribe(unit.rows.queue(topic), subscriber, wanted))
-
-    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
-        return self._write(lambda unit: operations.requeue(unit, queue, ids, delay))
-
-    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        where = "queue = ? AND state = ? AND ended_at IS NOT NULL AND ended_at <= ?"
-        number = self._find_queue(queue)
-        if dry_run or number is None:
-            values = (number, CODE[state], self._clock() - older_than)
-            found = self._reader.one(f"SELECT count(*) FROM lq_messages WHERE {where}", values)
-            return 0 if found is None else int(found[0])
-
-        def work(unit: Unit) -> int:
-            return _rows_of(unit).remove(unit, number, where, (number, CODE[state], unit.now - older_than), PRUNED)
-
-        return self._write(work)
-
-    def purge(self, queue: str) -> int:
-        def work(unit: Unit) -> int:
-            number, rows = unit.rows.queue(queue), _rows_of(unit)
-            removed = rows.remove(unit, number, "queue = ?", (number,), PURGED)
-            rows.clear(number)
-            return removed
-
-        return self._write(work)
-
-    def cancel_run(self, run_id: str) -> int:
-        return self._write(lambda unit: operations.cancel_run(unit, run_id))
-
-    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
-        def work(unit: Unit) -> None:
-            number = unit.rows.queue(queue)
-            unit.changed_queues.add(number)
-            _rows_of(unit).pause(number, worker, unit.now if paused else None)
-
-        self._write(work)
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         def work(unit: Unit) -> None:

@@ -1,0 +1,94 @@
+"""What a store on the engine does not write itself: the calls of the port that are a transaction and a decision."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from localqueue.stores.engine import operations
+from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.row import CODE
+from localqueue.stores.engine.unit import Unit
+from localqueue.stores.port import Changes, Lease, Settle
+from localqueue.stores.shell import Shell
+
+T = TypeVar("T")
+
+
+class EngineStore(Shell):
+    """A store whose commits the engine decides. What concerns many messages is done in pieces, a transaction each, so
+    that others come between."""
+
+    @abstractmethod
+    def now(self) -> float: ...
+    @abstractmethod
+    def _find_queue(self, name: str) -> int | None:
+        """The number of a queue, if it is there."""
+
+    @abstractmethod
+    def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
+        """Run work in a transaction of its own, which may hold these queues from its beginning on, then wake whoever
+        waits for what it changed."""
+
+    @abstractmethod
+    def _prunable(self, queue: int, state: int, until: float) -> int:
+        """How many messages left delivery for a state until then."""
+
+    def _settle_one(self, one: Settle) -> bool:
+        return self._write(lambda unit: apply(unit, Changes(settle=(one,), strict=False)), [one.queue]).settled[0]
+
+    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
+        return self._write(lambda unit: operations.renew(unit, leases, timeout))
+
+    def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
+        self._require_writable()
+        number, until = self._find_queue(queue), self.now()
+        if number is None:
+            return 0
+        if ids is not None:
+            return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
+        return self._in_pieces(
+            queue, lambda unit, behind: operations.requeue_dead(unit, number, delay, until, behind), (0.0, 0)
+        )
+
+    def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        if not dry_run:
+            self._require_writable()
+        number, until = self._find_queue(queue), self.now() - older_than
+        if number is None:
+            return 0
+        if dry_run:
+            return self._prunable(number, CODE[state], until)
+        return self._in_pieces(queue, lambda unit, _: operations.prune(unit, number, CODE[state], until), True)
+
+    def purge(self, queue: str) -> int:
+        self._require_writable()
+        number = self._find_queue(queue)
+        if number is None:
+            return 0
+        return self._in_pieces(queue, lambda unit, behind: operations.purge(unit, number, behind), 0)
+
+    def cancel_run(self, run_id: str) -> int:
+        return self._in_pieces(None, lambda unit, _: operations.cancel_run(unit, run_id), True)
+
+    def _in_pieces(self, queue: str | None, work: Callable[[Unit, T], tuple[int, T | None]], first: T) -> int:
+        """How many messages were changed. A piece is told what the one before said, until that is None."""
+        count, behind = 0, first
+        while True:
+            some, following = self._write(lambda unit, behind=behind: work(unit, behind), [queue] if queue else [])  # type: ignore[misc]
+            count += some
+            if following is None:
+                return count
+            behind = following
+
+    def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
+        return self._write(lambda unit: unit.rows.subscribe(unit.rows.queue(topic), subscriber, wanted), [topic])
+
+    def _set_paused(self, queue: str, worker: str | None, paused: bool) -> None:
+        def work(unit: Unit) -> None:
+            number = unit.rows.queue(queue)
+            unit.changed_queues.add(number)
+            unit.rows.pause(number, worker, unit.now if paused else None)
+
+        self._write(work, [queue])
