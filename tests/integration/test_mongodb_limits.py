@@ -9,7 +9,7 @@ import pytest
 
 from localqueue.errors import PayloadError, QueueStoreFullError
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.port import Changes, LeaseRequest, NewMessage, RecordWrite, Settle
+from localqueue.stores.port import Changes, LeaseRequest, NewMessage, RecordWrite
 from tests.servers import MongoDB
 
 
@@ -34,28 +34,6 @@ def test_a_batch_beyond_what_the_server_can_commit_at_once_stores_nothing(store:
     with pytest.raises(QueueStoreFullError, match="split it"):  # the server of the tests has a cache of 256 MB
         store.put_batch("jobs", ["x"] * 120_000, None)
     assert store.qsize("jobs") == 0
-
-
-@pytest.mark.slow
-def test_thousands_of_dead_letters_return_in_order_and_a_run_of_thousands_is_cancelled(
-    store: MongoDBQueueStore,
-) -> None:
-    keys = [f"d{n}" for n in range(6_000)]
-    ids = store.mint(len(keys))
-    new = [NewMessage(i, "jobs", k, dedupe_key=k, run_id="r") for i, k in zip(ids, keys, strict=True)]
-    for start in range(0, len(new), 2_000):
-        store.commit(Changes(enqueue=new[start : start + 2_000]))
-        settles = [Settle("jobs", i, "dead-letter") for i in ids[start : start + 2_000]]
-        store.commit(Changes(settle=settles))
-    holder = NewMessage(store.mint()[0], "jobs", "holder", dedupe_key="d1")
-    store.commit(Changes(enqueue=[holder]))
-    assert store.requeue("jobs") == 5_999
-    assert [message.id for message in store.scan("jobs", state="dead")] == [ids[1]]
-    assert store.cancel_run("r") == 5_999
-    assert store.prune("jobs", state="cancelled", older_than=0, dry_run=True) == 5_999
-    assert store.prune("jobs", state="cancelled", older_than=0) == 5_999
-    assert store.qsize("jobs") == 1
-    assert store.check().ok
 
 
 def test_a_batch_with_one_message_too_large_stores_nothing(store: MongoDBQueueStore) -> None:

@@ -98,6 +98,26 @@ class OperationsContract:
         assert store.prune("jobs", state="expired", older_than=0) == 0
         assert_sound(store)
 
+    def test_what_concerns_thousands_of_messages_reaches_all_of_them(self, store: QueueStore) -> None:
+        ids, count = store.mint(5_500), 5_500
+        new = [NewMessage(one, "jobs", "x", dedupe_key=one, run_id="r") for one in ids]
+        for start in range(0, count, 2_000):
+            store.commit(Changes(enqueue=new[start : start + 2_000]))
+            dead = [Settle("jobs", one, "dead-letter") for one in ids[start : start + 2_000]]
+            store.commit(Changes(settle=dead))
+        holder = put(store, dedupe_key=ids[1])
+        assert store.requeue("jobs") == count - 1
+        assert [message.id for message in store.scan("jobs", state="dead")] == [ids[1]]
+        assert store.cancel_run("r") == count - 1
+        assert store.prune("jobs", state="cancelled", older_than=0, dry_run=True) == count - 1
+        assert store.prune("jobs", state="cancelled", older_than=0) == count - 1
+        assert [message.id for message in store.scan("jobs", state="ready")] == [holder]
+        assert_sound(store)
+        store.put_batch("jobs", ["x"] * count, None)
+        assert store.purge("jobs") == count + 2
+        assert counts(store) == {}
+        assert_sound(store)
+
     def test_prune_and_purge_of_an_unknown_queue_remove_nothing(self, store: QueueStore) -> None:
         assert store.prune("unknown", state="dead", older_than=0) == 0
         assert store.purge("unknown") == 0
