@@ -12,8 +12,10 @@ open a place with nothing in it. `Disagreement` prints the shortest sequence of 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -57,6 +59,7 @@ def play(openers: Openers, told: Teller | Sequence[Operation], length: int = 0) 
     clock = FakeClock(BEGAN)
     with ExitStack() as opened:
         sides = [Side(name, _entered(opened, open_store(clock=clock))) for name, open_store in openers.items()]
+        pool = opened.enter_context(ThreadPoolExecutor(len(sides)))  # servers answer beside each other
         situation = Situation()
         done: list[Operation] = []
         length = length or len(told)  # type: ignore[arg-type]
@@ -66,7 +69,8 @@ def play(openers: Openers, told: Teller | Sequence[Operation], length: int = 0) 
             if operation.verb == "advance":
                 clock.advance(*operation.arguments)
             closely = n == length or n % LOOK_CLOSELY_EVERY == 0 or not isinstance(told, Teller)
-            found = _compare({side.name: side.tell(operation, closely=closely) for side in sides})
+            told_all = pool.map(functools.partial(Side.tell, operation=operation, closely=closely), sides)
+            found = _compare({side.name: one for side, one in zip(sides, told_all, strict=True)})
             if found is None and n == length:
                 found = _compare({side.name: {"problems": len(side.store.check().problems)} for side in sides})
             if found is not None:
