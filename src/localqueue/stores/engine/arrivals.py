@@ -69,7 +69,7 @@ def _enqueue_one(unit: Unit, message: NewMessage, queue: int, limit: Limit | Non
                 wiring.aliases[message.id] = unit.rows.ids.id_of(existing.key)
                 return Enqueued("duplicate", STATES[existing.state], unit.now)
     diverted = False
-    if limit is not None and limit.maxsize > 0 and unit.load(queue, limit.maxsize) >= limit.maxsize:
+    if limit is not None and limit.maxsize > 0 and unit.room.load(queue, limit.maxsize) >= limit.maxsize:
         if limit.overflow == "reject":
             raise QueueFull(message.queue, limit.maxsize)
         if limit.overflow == "drop-newest":
@@ -108,7 +108,7 @@ def _drop_oldest(unit: Unit, queue: int, wiring: Wiring) -> None:
     """Remove the message that became available first. What has outlived its time expires instead."""
     _see_existing(unit, wiring)
     settle_all(unit, queue)
-    row = unit.oldest(queue)
+    row = unit.room.oldest(queue)
     if row is not None:
         unit.delete(row, "dropped")
         _count_dropped(unit, queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localqueue.errors import CircularDependency, NotWaiting, UnknownMessage
-from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.row import WAITING, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Edge
@@ -14,13 +13,13 @@ from localqueue.stores.wiring import Wiring
 
 def wait_for(unit: Unit, dependent: int, after: Sequence[str], wiring: Wiring) -> int:
     """Have a new message come after others; how many of them are not acked yet."""
-    upstream = dict.fromkeys(wiring.aliases.get(one, one) for one in after)
-    keys = {one: unit.rows.ids.key_of(one) for one in upstream}
-    unit.fetch(Wanted(keys={key for key in keys.values() if key is not None}))
-    live = [row for one, key in keys.items() if (row := _upstream(unit, one, key, wiring)) is not None]
-    for row in live:
-        unit.add_edge(row, dependent)
-    return len(live)
+    count = 0
+    for one in dict.fromkeys(wiring.aliases.get(one, one) for one in after):
+        row = _upstream(unit, one, unit.rows.ids.key_of(one), wiring)
+        if row is not None:
+            unit.add_edge(row, dependent)
+            count += 1
+    return count
 
 
 def _upstream(unit: Unit, message_id: str, key: int | None, wiring: Wiring) -> Row | None:

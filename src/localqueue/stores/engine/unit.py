@@ -9,17 +9,16 @@ in one go. Only a search that memory can not answer (timers, the oldest message,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
 from typing import Any
 
 from localqueue.errors import RunCancelled
 from localqueue.stores import rules
 from localqueue.stores.engine.port import Insert, Key, Note, Rows, Run, Wanted, Writes
-from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, ENDINGS, EXPIRED, INFLIGHT, READY, Row, from_json
+from localqueue.stores.engine.room import Room
+from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, ENDINGS, EXPIRED, INFLIGHT, Row, from_json
 from localqueue.stores.port import NewMessage, Transition
 
 _AS_IT_IS: Any = object()
-_A_PAGE = 500  # ready messages that are looked for at once, where one after the other is dropped
 
 
 class Unit:
@@ -41,11 +40,7 @@ class Unit:
         self._edges: dict[int, list[int]] = {}  # dependents by upstream, as the store has them
         self._new_edges: dict[int, list[int]] = {}
         self._runs: dict[str, Run] = {}
-        self._loads: dict[int, int] = {}
-        self._overfull: set[int] = set()  # queues of which not all that count were counted
-        self._oldest: dict[int, list[tuple[float, int]]] = {}  # ready messages, as far as they were looked for
-        self._pages: dict[int, int] = {}  # how many were looked for at last
-        self._all_ready: set[int] = set()  # queues of which all ready ones were found
+        self.room = Room(self)
         self.settled: set[int] = set()  # queues none of whose timers has passed any more
 
     # loading
@@ -193,33 +188,6 @@ class Unit:
         if missing:
             self._runs.update(self.rows.runs(missing))
 
-    # capacity
-
-    def load(self, queue: int, up_to: int) -> int:
-        """Messages that count against capacity; when there are more than `up_to`, some number above it."""
-        known = self._loads.get(queue)
-        if known is None:
-            self.flush()
-            known = self._loads[queue] = self.rows.load(queue, self.now, up_to + 1)
-            if known > up_to:
-                self._overfull.add(queue)
-        return known
-
-    def oldest(self, queue: int) -> Row | None:
-        """The message that became available first; when none is, the blocked one that was put first."""
-        line = self._oldest.get(queue)
-        if not line:
-            self.flush()
-            page = self._pages[queue] = min(8 * self._pages.get(queue, 0) or 1, _A_PAGE)
-            rows = self.adopt(self.rows.oldest(queue, page))
-            line = self._oldest[queue] = [(row.available_at, row.key) for row in rows]
-            (self._all_ready.add if len(line) < page else self._all_ready.discard)(queue)
-            if not line:
-                del self._oldest[queue]
-                blocked = self.rows.oldest_blocked(queue)
-                return None if blocked is None else self.adopt([blocked])[0]
-        return self.row(heappop(line)[1])
-
     # changing
 
     def touch(self, row: Row) -> None:
@@ -240,8 +208,7 @@ class Unit:
         if row.new:
             self.flush()
         self.mark(row)
-        self._loads.pop(row.queue, None)
-        self._oldest.pop(row.queue, None)
+        self.room.forget(row.queue)
 
     def insert(self, row: Row, message: NewMessage) -> None:
         self._take_dedupe_key(row)
@@ -252,19 +219,8 @@ class Unit:
             self.writes.notes.append(Note("enqueued", row, row.attempts, told=False, message=message))
         if row.ordering_key is not None:
             self._enter_key(row)
-        self._count(row, 1)
+        self.room.count(row, 1)
         self.touch(row)
-
-    def _count(self, row: Row, by: int) -> None:
-        """Keep the load of a queue in step, where it is known."""
-        queue = row.queue
-        if queue in self._loads and row.state in (READY, BLOCKED):
-            self._loads[queue] += by
-            if by < 0 and queue in self._overfull:  # it is not known how far above its limit it was
-                self._loads.pop(queue)
-                self._overfull.discard(queue)
-        if by > 0 and row.state == READY and queue in self._oldest and queue in self._all_ready:
-            heappush(self._oldest[queue], (row.available_at, row.key))
 
     def _take_dedupe_key(self, row: Row) -> None:
         """A live message holds its dedupe key. One that gave it up in this unit must be written before."""
@@ -333,7 +289,7 @@ class Unit:
         self._known[row.key] = None
         if row.dedupe_key is not None:
             self._given_up.add((row.queue, row.dedupe_key))
-        self._count(row, -1)
+        self.room.count(row, -1)
         self.touch(row)
         if held and row.ordering_key is not None:
             self.free_key(row.queue, row.ordering_key)
