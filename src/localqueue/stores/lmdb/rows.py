@@ -199,7 +199,7 @@ class LMDBRows:
         """What leaves the indexes leaves them first: a key that one message gives up may be another's by now."""
         put, delete = self.txn.put, self.txn.delete
         for row, n, attempt in writes.attempts:
-            self._remember(row.key, n, attempt)
+            self.remember(row.key, n, attempt)
         for row in writes.deletes.values():
             self.delete(row, row.before or row)
         entered = [entry for row in writes.updates.values() for entry in self._update(row)]
@@ -256,16 +256,20 @@ class LMDBRows:
             put(key, value)
         if message.past is not None:
             for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
-                self._remember(row.key, n, attempt)
+                self.remember(row.key, n, attempt)
         queue = self.queue_row(row.queue)
         queue.counts[row.state] += 1
         if due_at is not None:
             queue.due_by(due_at)
 
-    def _remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
+    def remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
         self.txn.put(keys.attempt(keys.ATTEMPTS, key, n), json.dumps(attempt, separators=(",", ":")).encode())
         if n > HISTORY_LIMIT:
             self.txn.delete(keys.attempt(keys.ATTEMPTS, key, n - HISTORY_LIMIT))
+
+    def update(self, row: Row) -> None:
+        for key, value in self._update(row):
+            self.txn.put(key, value)
 
     def _update(self, row: Row) -> list[tuple[bytes, bytes]]:
         """Write a changed row and its queue's counts, and take it out of its place; the index entries it is to get."""

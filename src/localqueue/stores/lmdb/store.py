@@ -125,7 +125,7 @@ class LMDBQueueStore(EngineStore):
         return fast.put(rows, changes) or self._engine(rows, lambda unit: commit.apply(unit, changes))
 
     def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
-        settled = fast.ack(rows, changes.settle, strict=changes.strict)
+        settled = fast.settle(rows, changes.settle, strict=changes.strict)
         if settled is None:
             return self._engine(rows, lambda unit: commit.apply(unit, changes))
         leased = None if changes.lease is None else self._lease(rows, changes.lease, settle_all=True)
