@@ -1,7 +1,8 @@
 """Commits in groups: threads that want to write at the same time share a transaction.
 
-They hang up a ticket and take the lock. Whoever gets it runs every ticket that is waiting, each so that it can be undone
-alone, and commits once: with `durability="power"` that is one fsync for all of them. The others find their ticket done.
+They hang up a ticket and take the lock. Whoever gets it runs every ticket that is waiting, each so that it can be
+undone alone, and commits once: with `durability="power"` that is one fsync for all of them. The others find their
+ticket done.
 """
 
 from __future__ import annotations

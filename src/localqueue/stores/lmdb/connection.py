@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreError, QueueStoreFullError
+from localqueue.errors import QueueStoreError, QueueStoreFullError
+from localqueue.stores import refusals
 from localqueue.stores.lmdb import errors
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.writer import Writer
@@ -94,7 +95,7 @@ class Environment:
 
     def __init__(self, path: str, *, map_size: int, sync: bool, writing: bool) -> None:
         self.path = path
-        self.driver = errors.load()
+        self.driver = refusals.load_driver("LMDB", "lmdb", "lmdb")
         self.sync = sync
         self.writing = writing
         self.users = 0
@@ -119,7 +120,7 @@ class Environment:
         if handle is None:
             with self._opening:
                 if self.closed:
-                    raise QueueStoreClosedError(f"the store at {self.path!r} is closed", path=self.path)
+                    raise refusals.closed(self.path)
                 if self._handle is None:
                     self._open()
                 handle = self._handle

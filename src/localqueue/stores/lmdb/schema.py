@@ -30,7 +30,7 @@ LAYOUT = 1
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
 MIGRATIONS: list[Callable[[Txn], None]] = []
 
-_NONE = math.nan  # stands for None in a float field; no time is ever NaN
+_NONE = math.nan
 _META = struct.Struct(">16sI")
 _NAMESPACE = struct.Struct(">IQ")
 _MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
@@ -114,15 +114,20 @@ def require_layout(layout: int, what: str) -> None:
 
 
 def pack_time(time: float | None) -> bytes:
-    return _TIME.pack(_NONE if time is None else time)
+    return _TIME.pack(or_nan(time))
 
 
 def unpack_time(value: bytes) -> float | None:
-    return _or_none(_TIME.unpack(value)[0])
+    return or_none(_TIME.unpack(value)[0])
 
 
-def _or_none(time: float) -> float | None:
+def or_none(time: float) -> float | None:
     return None if time != time else time
+
+
+def or_nan(time: float | None) -> float:
+    """What stands for None in a float field: no time is ever NaN."""
+    return math.nan if time is None else time
 
 
 def pack_texts(*texts: str | None) -> tuple[list[int], bytes]:
@@ -290,13 +295,12 @@ class RunRow:
     cancelled_at: float | None = None
 
     def pack(self) -> bytes:
-        cancelled_at = _NONE if self.cancelled_at is None else self.cancelled_at
-        return _RUN.pack(LAYOUT, self.total, self.done, cancelled_at) + keys.encoded(self.name)
+        return _RUN.pack(LAYOUT, self.total, self.done, or_nan(self.cancelled_at)) + keys.encoded(self.name)
 
     @staticmethod
     def unpack(run: int, value: bytes) -> RunRow:
         (total, done, cancelled_at), name = _unpack(_RUN, value, "run")
-        return RunRow(run, name, total, done, _or_none(cancelled_at))
+        return RunRow(run, name, total, done, or_none(cancelled_at))
 
 
 class WorkerRow(NamedTuple):
@@ -308,13 +312,12 @@ class WorkerRow(NamedTuple):
     paused: bool = False
 
     def pack(self) -> bytes:
-        last_seen = _NONE if self.last_seen is None else self.last_seen
-        return _WORKER.pack(LAYOUT, self.paused, self.leases, last_seen) + keys.encoded(self.name)
+        return _WORKER.pack(LAYOUT, self.paused, self.leases, or_nan(self.last_seen)) + keys.encoded(self.name)
 
     @staticmethod
     def unpack(value: bytes) -> WorkerRow:
         (paused, leases, last_seen), name = _unpack(_WORKER, value, "worker")
-        return WorkerRow(name, leases, _or_none(last_seen), bool(paused))
+        return WorkerRow(name, leases, or_none(last_seen), bool(paused))
 
 
 def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
