@@ -18,7 +18,6 @@ from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.schema import LAYOUT
 from localqueue.stores.port import NewMessage
 
-_SWITCH = struct.Struct("<BBQdq")
 _ENTRY = struct.Struct("<BBIQdiii")
 _SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
 
@@ -37,13 +36,11 @@ class Switch:
         value = reads.txn.get(keys.within(keys.JOURNALS, reads.namespace))
         if value is None:
             return Switch()
-        layout, enabled, last, seconds, events = _SWITCH.unpack(value)
-        schema.require_layout(layout, "journal")
-        return Switch(bool(enabled), last, schema.or_none(seconds), events or None)
+        _, enabled, last, seconds, events = schema.JOURNAL.unpack(value)
+        return Switch(bool(enabled), last, seconds, events or None)
 
     def write(self, reads: Reads) -> None:
-        seconds = schema.or_nan(self.keep_seconds)
-        packed = _SWITCH.pack(LAYOUT, self.enabled, self.last, seconds, self.keep_events or 0)
+        packed = schema.JOURNAL.pack("", self.enabled, self.last, self.keep_seconds, self.keep_events or 0)
         reads.txn.put(keys.within(keys.JOURNALS, reads.namespace), packed)
 
 

@@ -16,7 +16,7 @@ from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, INFLIGHT, READY, Row, from_json
 from localqueue.stores.lmdb import keys, schema
 from localqueue.stores.lmdb.keys import Txn
-from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow
+from localqueue.stores.lmdb.schema import RUN, SUBSCRIPTION, WORKER, QueueRow, RunRow, WorkerRow
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
 
@@ -69,23 +69,24 @@ class Reads:
         return sorted(self.queue_name(keys.last_number(value)) for _, value in found)
 
     def subscriptions(self, queue: int) -> Subscriptions:
-        found = sorted((n, name) for name, n in self.subscribers(queue))
-        return Subscriptions(self.queue_row(queue).subscriptions, tuple(name for _, name in found))
+        places = self.subscribers(queue)
+        return Subscriptions(self.queue_row(queue).subscriptions, tuple(sorted(places, key=places.__getitem__)))
 
-    def subscribers(self, queue: int) -> Iterator[tuple[str, int]]:
+    def subscribers(self, queue: int) -> dict[str, int]:
+        """The names of those who subscribed, and which place each has among them."""
         found = keys.walk(self.txn, keys.within(keys.SUBSCRIPTIONS, queue))
-        return (schema.unpack_subscription(value) for _, value in found)
+        return dict(SUBSCRIPTION.unpack(value) for _, value in found)
 
     def worker_row(self, queue: int, worker: str) -> WorkerRow:
         """What the queue knows about a worker, if only its name."""
         value = self.txn.get(keys.named(keys.WORKERS, queue, worker))
-        return WorkerRow(worker) if value is None else WorkerRow.unpack(value)
+        return WorkerRow(worker) if value is None else WorkerRow(*WORKER.unpack(value))
 
     def worker_rows(self, queue: int) -> list[WorkerRow]:
-        return [WorkerRow.unpack(value) for _, value in keys.walk(self.txn, keys.within(keys.WORKERS, queue))]
+        return [WorkerRow(*WORKER.unpack(value)) for _, value in keys.walk(self.txn, keys.within(keys.WORKERS, queue))]
 
     def paused(self, queue: int, worker: str | None) -> bool:
-        return self.queue_row(queue).paused or (worker is not None and self.worker_row(queue, worker).paused)
+        return self.queue_row(queue).paused or (worker is not None and bool(self.worker_row(queue, worker).paused))
 
     # messages
 
@@ -225,7 +226,10 @@ class Reads:
             now=self.now,
             available=self._available(queue),
             held=self._held(queue),
-            workers=[KnownWorker(*one[:3], 0.0 if one.paused else None) for one in self.worker_rows(queue)],
+            workers=[
+                KnownWorker(one.name, one.leases, one.last_seen, 0.0 if one.paused else None)
+                for one in self.worker_rows(queue)
+            ],
             dropped=row.dropped,
             paused=row.paused,
         )
@@ -253,7 +257,7 @@ class Reads:
         value = self.txn.get(keys.one(keys.RUNS, run))
         if value is None:
             raise self._damaged(f"run number {run} is missing")
-        return RunRow.unpack(run, value)
+        return RunRow(run, *RUN.unpack(value))
 
     def find_run(self, name: str) -> RunRow | None:
         value = self.txn.get(keys.named(keys.RUN_IDS, self.namespace, name))

@@ -16,7 +16,7 @@ from localqueue.stores.engine.row import DEAD, INFLIGHT, READY, Before, Row
 from localqueue.stores.lmdb import journal, keys, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.reads import Reads
-from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow, pack_row
+from localqueue.stores.lmdb.schema import RUN, SUBSCRIPTION, WORKER, QueueRow, RunRow, WorkerRow, pack_row
 from localqueue.stores.port import (
     HISTORY_LIMIT,
     STATES,
@@ -138,13 +138,12 @@ class LMDBRows(Reads):
         if run is None:
             return []
         if run.cancelled_at is None:
-            run.cancelled_at = now
-            self._save_run(run)
+            self._save_run(run._replace(cancelled_at=now))
         rows = self.rows(reversed(list(self.run_keys(run.id))))
         return list(islice((row for row in rows if row.state < DEAD), A_PIECE))
 
     def _save_run(self, run: RunRow) -> None:
-        self.txn.put(keys.one(keys.RUNS, run.id), run.pack())
+        self.txn.put(keys.one(keys.RUNS, run.id), RUN.pack(*run[1:]))
 
     # writing
 
@@ -170,9 +169,7 @@ class LMDBRows(Reads):
             delete(keys.pair(keys.UPSTREAMS, dependent, upstream))
         for number, change in writes.runs.items():
             run = self.run_row(number)
-            run.total += change.total
-            run.done += change.done
-            self._save_run(run)
+            self._save_run(run._replace(total=run.total + change.total, done=run.done + change.done))
         for queue, count in writes.dropped.items():
             self.queue_row(queue).dropped += count
         if self.journalled:
@@ -298,8 +295,8 @@ class LMDBRows(Reads):
         if wanted == (self.txn.get(key) is not None):
             return False
         if wanted:
-            last = max((n for _, n in self.subscribers(topic)), default=0)
-            self.txn.put(key, schema.pack_subscription(subscriber, last + 1))
+            last = max(self.subscribers(topic).values(), default=0)
+            self.txn.put(key, SUBSCRIPTION.pack(subscriber, last + 1))
         else:
             self.txn.delete(key)
         self.queue_row(topic).subscriptions += 1
@@ -325,7 +322,7 @@ class LMDBRows(Reads):
         kept.counts, kept.dropped, kept.due = [0] * len(STATES), 0, rules.NEVER
 
     def save_worker(self, queue: int, worker: WorkerRow) -> None:
-        self.txn.put(keys.named(keys.WORKERS, queue, worker.name), worker.pack())
+        self.txn.put(keys.named(keys.WORKERS, queue, worker.name), WORKER.pack(*worker))
 
     def _lease(self, entry: bytes, queue: int, request: LeaseRequest, now: float) -> Row:
         """Lease a message by its entry in the line. It keeps its keys, so only its place and its timer move."""

@@ -30,16 +30,13 @@ LAYOUT = 1
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
 MIGRATIONS: list[Callable[[Txn], None]] = []
 
-_NONE = math.nan
+_NONE = math.nan  # stands for None in a float field; no time is ever NaN
 _META = struct.Struct(">16sI")
 _NAMESPACE = struct.Struct(">IQ")
 _MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
 _CONTENT = struct.Struct("<BBii")
 _QUEUE = struct.Struct("<BB8qdqq")
-_RUN = struct.Struct("<BQQd")
-_WORKER = struct.Struct("<BBQd")
 _RECORD = struct.Struct("<BQdI")
-_SUBSCRIPTION = struct.Struct("<BQ")
 _TIME = struct.Struct("<d")
 
 
@@ -114,20 +111,12 @@ def require_layout(layout: int, what: str) -> None:
 
 
 def pack_time(time: float | None) -> bytes:
-    return _TIME.pack(or_nan(time))
+    return _TIME.pack(_NONE if time is None else time)
 
 
 def unpack_time(value: bytes) -> float | None:
-    return or_none(_TIME.unpack(value)[0])
-
-
-def or_none(time: float) -> float | None:
+    (time,) = _TIME.unpack(value)
     return None if time != time else time
-
-
-def or_nan(time: float | None) -> float:
-    """What stands for None in a float field: no time is ever NaN."""
-    return math.nan if time is None else time
 
 
 def pack_texts(*texts: str | None) -> tuple[list[int], bytes]:
@@ -256,7 +245,29 @@ def unpack_content(value: bytes) -> tuple[Payload, str | None, str | None]:
     return (_text(value[at:]) if is_text else value[at:]), codec, headers
 
 
-# queues, runs, workers, records, subscriptions
+# queues, runs, workers, subscriptions, records
+
+
+class Form:
+    """How a value with a name lies there: the version of its layout, numbers of which NaN is None, then the name."""
+
+    def __init__(self, what: str, numbers: str) -> None:
+        self._what = what
+        self._struct = struct.Struct("<B" + numbers)
+
+    def pack(self, name: str, *numbers: float | None) -> bytes:
+        return self._struct.pack(LAYOUT, *[_NONE if one is None else one for one in numbers]) + keys.encoded(name)
+
+    def unpack(self, value: bytes) -> tuple[str, *tuple[Any, ...]]:
+        layout, *numbers = self._struct.unpack_from(value)
+        require_layout(layout, self._what)
+        return _text(value[self._struct.size :]), *[None if one != one else one for one in numbers]
+
+
+RUN = Form("run", "QQd")
+WORKER = Form("worker", "BQd")
+SUBSCRIPTION = Form("subscription", "Q")
+JOURNAL = Form("journal", "BQdq")
 
 
 @dataclass(slots=True)
@@ -278,46 +289,31 @@ class QueueRow:
 
     @staticmethod
     def unpack(queue: int, value: bytes) -> QueueRow:
-        (paused, *counts, due, dropped, subscriptions), name = _unpack(_QUEUE, value, "queue")
-        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
+        layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
+        if layout != LAYOUT:
+            require_layout(layout, "queue")
+        return QueueRow(queue, _text(value[_QUEUE.size :]), counts, due, bool(paused), dropped, subscriptions, value)
 
     def due_by(self, at: float) -> None:
         if at < self.due:
             self.due = at
 
 
-@dataclass(slots=True)
-class RunRow:
+class RunRow(NamedTuple):
     id: int
     name: str
     total: int = 0
     done: int = 0
     cancelled_at: float | None = None
 
-    def pack(self) -> bytes:
-        return _RUN.pack(LAYOUT, self.total, self.done, or_nan(self.cancelled_at)) + keys.encoded(self.name)
-
-    @staticmethod
-    def unpack(run: int, value: bytes) -> RunRow:
-        (total, done, cancelled_at), name = _unpack(_RUN, value, "run")
-        return RunRow(run, name, total, done, or_none(cancelled_at))
-
 
 class WorkerRow(NamedTuple):
     """What a queue knows about a worker."""
 
     name: str
+    paused: int = False
     leases: int = 0
     last_seen: float | None = None
-    paused: bool = False
-
-    def pack(self) -> bytes:
-        return _WORKER.pack(LAYOUT, self.paused, self.leases, or_nan(self.last_seen)) + keys.encoded(self.name)
-
-    @staticmethod
-    def unpack(value: bytes) -> WorkerRow:
-        (paused, leases, last_seen), name = _unpack(_WORKER, value, "worker")
-        return WorkerRow(name, leases, or_none(last_seen), bool(paused))
 
 
 def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
@@ -330,19 +326,3 @@ def unpack_record(packed: bytes) -> tuple[str, bytes, int, float]:
     require_layout(layout, "record")
     at = _RECORD.size
     return _text(packed[at : at + length]), packed[at + length :], version, updated_at
-
-
-def pack_subscription(name: str, n: int) -> bytes:
-    return _SUBSCRIPTION.pack(LAYOUT, n) + keys.encoded(name)
-
-
-def unpack_subscription(value: bytes) -> tuple[str, int]:
-    (n,), name = _unpack(_SUBSCRIPTION, value, "subscription")
-    return name, n
-
-
-def _unpack(form: struct.Struct, value: bytes, what: str) -> tuple[list[Any], str]:
-    """The numbers of a value and the name that it ends with."""
-    layout, *numbers = form.unpack_from(value)
-    require_layout(layout, what)
-    return numbers, _text(value[form.size :])

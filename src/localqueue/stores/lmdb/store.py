@@ -265,7 +265,7 @@ class LMDBQueueStore(EngineStore):
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
         if worker is None:
             return self._read_queue(queue, lambda reads, number: reads.queue_row(number).paused, False)
-        return self._read_queue(queue, lambda reads, number: reads.worker_row(number, worker).paused, False)
+        return self._read_queue(queue, lambda reads, number: bool(reads.worker_row(number, worker).paused), False)
 
     def _prunable(self, queue: int, state: int, until: float) -> int:
         return self._read(lambda reads: sum(1 for _ in reads.ended_by(queue, state, until)))
