@@ -47,8 +47,9 @@ def current_version() -> int:
     return len(MIGRATIONS) + 1
 
 
-def version(txn: Txn, path: str) -> int:
-    """The schema version, 0 for an empty environment; refuses what is not ours or too new."""
+def version(txn: Txn, path: str, *, looking: bool = False) -> int:
+    """The schema version, 0 for an empty environment; refuses what is not ours or too new, and what is too old for
+    those who look, who can not migrate it."""
     meta = txn.get(keys.META)
     if meta is None and not txn.cursor().first():
         return 0
@@ -64,17 +65,13 @@ def version(txn: Txn, path: str) -> int:
             f"{path!r} was written by a newer localqueue, upgrade this one",
             path=path,
         )
-    return found
-
-
-def require_current(found: int, path: str) -> None:
-    """Who looks can not migrate."""
-    if found < current_version():
+    if looking and found < current_version():
         raise QueueStoreVersionError(
             f"{path!r} was written by an older localqueue (schema version {found}); open it once without read_only, "
             "which migrates it",
             path=path,
         )
+    return found
 
 
 def prepare(txn: Txn, path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -70,11 +69,9 @@ class LMDBQueueStore(EngineStore):
         self._clock = clock
         if read_only and not connection.is_there(self.path):
             raise refusals.missing("store", self.url, self.path)
-        self._environment = connection.acquire(
-            self.path, map_size=map_size, sync=durability == "power", writing=not read_only
+        self._environment, self._finalizer = connection.acquire(
+            self, self.path, map_size=map_size, sync=durability == "power", writing=not read_only
         )
-        self._finalizer = weakref.finalize(self, connection.release, self._environment)
-        self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
         try:
             self.namespace_id, self._secret = self._environment.read(self._find_namespace) or self._writer.run(
                 self._make_namespace, clock=clock, timeout=timeout
@@ -83,12 +80,10 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             raise
         self.ids = Mint(self._secret)
-        connection.remember(self)
+        connection.stores.add(self)
 
     def _find_namespace(self, txn: Txn) -> tuple[int, int] | None:
-        version = schema.version(txn, self.path)
-        if self.read_only and version:
-            schema.require_current(version, self.path)
+        version = schema.version(txn, self.path, looking=self.read_only)
         found = schema.find_namespace(txn, self._namespace) if version == schema.current_version() else None
         if self.read_only and found is None:
             what = f"namespace {self._namespace!r} in the store" if version else "store"
@@ -321,6 +316,6 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             self._environment.wake.stir()  # whoever waits on this store finds it closed
 
-    def _after_fork_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """The mint's lock may be held by a thread that does not exist here."""
         self.ids = Mint(self._secret)
