@@ -1,10 +1,10 @@
 """The everyday calls of this checkout and of another one, in turns: has a change cost speed?
 
-python benchmarks/before_after.py ../before [sqlite|postgres|redis|mongodb] [--rounds 9]
+python benchmarks/before_after.py ../before [sqlite|lmdb|postgres|redis|mongodb] [--rounds 9]
 
 `../before` is another checkout of this project, such as `git worktree add ../before v1.2`. Each round is a new process
-of each, on one private server or a new file, and rounds begin with the one and the other by turns. Medians of the time
-on the clock and of the client's processor time; a ratio above 1 means that this checkout is faster.
+of each, on one private server or a new file or directory, and rounds begin with the one and the other by turns. Medians
+of the time on the clock and of the client's processor time; a ratio above 1 means that this checkout is faster.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ print(json.dumps(took))
 
 @contextmanager
 def place(kind: str) -> Iterator[str]:
-    """The address of a store for all rounds: a file or a namespace for each."""
-    if kind == "sqlite":
+    """The address of a store for all rounds: a file, a directory or a namespace for each."""
+    if kind in ("sqlite", "lmdb"):
         with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/{{}}.db"
+            yield f"{kind}:///{folder}/{{}}.db"
         return
     from on_servers.places import PLACES
 
@@ -89,7 +89,8 @@ def run(checkout: Path, url: str, namespace: str) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="another checkout")
-    parser.add_argument("store", nargs="?", default="sqlite", choices=["sqlite", "postgres", "redis", "mongodb"])
+    kinds = ["sqlite", "lmdb", "postgres", "redis", "mongodb"]
+    parser.add_argument("store", nargs="?", default="sqlite", choices=kinds)
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     sides = {"before": arguments.before.resolve(), "after": HERE}
