@@ -61,18 +61,19 @@ print(json.dumps(took))
 
 
 @contextmanager
-def place(kind: str) -> Iterator[str]:
-    """The address of a store for all rounds: a file or a namespace for each."""
+def places_for(kind: str) -> Iterator[dict[str, str]]:
+    """The address of a store for all rounds of a side, which may keep its data in another form than the other one: a
+    file or a namespace for each."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/{{}}.db"
+            yield dict.fromkeys(("before", "after"), f"sqlite:///{folder}/{{}}.db")
         return
     from on_servers.places import PLACES
 
     places = PLACES[kind]()
     try:
-        with places.fresh() as url:
-            yield url
+        with places.fresh() as before, places.fresh() as after:
+            yield {"before": before, "after": after}
     finally:
         places.stop()
 
@@ -94,10 +95,10 @@ def main() -> None:
     arguments = parser.parse_args()
     sides = {"before": arguments.before.resolve(), "after": HERE}
     took: dict[str, list[dict[str, list[float]]]] = {side: [] for side in sides}
-    with place(arguments.store) as url:
+    with places_for(arguments.store) as urls:
         for number in range(arguments.rounds):
             for side in list(sides)[:: -1 if number % 2 else 1]:
-                took[side].append(run(sides[side], url.format(f"{side}-{number}"), f"{side}-{number}"))
+                took[side].append(run(sides[side], urls[side].format(f"{side}-{number}"), f"{side}-{number}"))
     print(f"{arguments.store}, medians of {arguments.rounds} rounds, microseconds a message\n")
     print(f"{'':28}{'before':>10}{'after':>10}{'clock':>8}{'processor':>11}")
     for name in took["before"][0]:

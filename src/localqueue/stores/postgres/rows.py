@@ -227,11 +227,11 @@ class PostgresRows:
         held = self._held
         assert held is not None
         behind = list(wanted.behind)
-        digests: list[bytes] = []
-        holders, heads = _by_queue(wanted.holders, digests), _by_queue(wanted.heads, digests)
+        indexed: list[bytes] = []
+        holders, heads = _by_queue(wanted.holders, indexed), _by_queue(wanted.heads, indexed)
         values = (
             array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
-            array("int8", list(wanted.dependents)), *holders, array("bytea", digests), *heads,
+            array("int8", list(wanted.dependents)), *holders, array("bytea", indexed), *heads,
             array("int4", list(held)), self._now,
         )  # fmt: skip
         rows: list[Row] = []
@@ -491,16 +491,22 @@ def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
 
 
-def _by_queue(keys: Iterable[Key], digests: list[bytes]) -> list[Packed]:
-    """Queues, and where in the list, counted from 1, the digests of their keys begin and end."""
+def _indexed(name: str) -> bytes:
+    """A key as the indexes have it, see `lq_key`."""
+    key = name.encode()
+    return key if len(key) <= 200 else key[:200] + sha256(key).digest()
+
+
+def _by_queue(keys: Iterable[Key], indexed: list[bytes]) -> list[Packed]:
+    """Queues, and where in the list, counted from 1, their keys begin and end."""
     names: dict[int, list[str]] = {}
     for queue, name in keys:
         names.setdefault(queue, []).append(name)
     places = []
     for queue, named in names.items():
-        first = len(digests) + 1
-        digests += [sha256(name.encode()).digest() for name in named]
-        places.append((queue, first, len(digests)))
+        first = len(indexed) + 1
+        indexed += map(_indexed, named)
+        places.append((queue, first, len(indexed)))
     return _columns(("int4", "int4", "int4"), places) if places else [array("int4", [])] * 3
 
 

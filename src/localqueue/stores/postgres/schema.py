@@ -25,6 +25,7 @@ from localqueue.stores.postgres import errors
 _FOLDER = Path(__file__).parent / "sql"
 DEFAULT_SCHEMA = "localqueue"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
+_INCLUDED = re.compile(r"^\\i (\S+)$", re.MULTILINE)
 
 
 def require_schema(name: str) -> str:
@@ -111,9 +112,15 @@ def _one_up(connection: Any, schema: str, target: int) -> None:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{require_schema(schema)}"')
             connection.execute(load_statement("make_migrations", schema))
         file = migration_files()[current]
-        _run(connection, in_schema(file.read_text(encoding="utf-8"), schema))
+        _run(connection, _script(file, schema))
         note = in_schema("INSERT INTO localqueue.lq_migrations (version, name) VALUES ($1, $2)", schema)
         connection.execute(note, (current + 1, file.name.removesuffix(".up.sql")))
+
+
+def _script(file: Path, schema: str) -> str:
+    """The statements of a migration, with those of the files that it names by `\\i`, as psql does."""
+    text = file.read_text(encoding="utf-8")
+    return in_schema(_INCLUDED.sub(lambda named: file.with_name(named[1]).read_text(encoding="utf-8"), text), schema)
 
 
 def _run(connection: Any, script: str) -> None:
@@ -153,7 +160,7 @@ def _one_down(connection: Any, schema: str, to: int) -> None:
             return
         up = migration_files()[current - 1]
         down = up.with_name(up.name.replace(".up.sql", ".down.sql"))
-        _run(connection, in_schema(down.read_text(encoding="utf-8"), schema))
+        _run(connection, _script(down, schema))
         if current == 1:
             connection.execute(in_schema("DROP TABLE localqueue.lq_migrations", schema))
         else:
