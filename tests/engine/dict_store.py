@@ -56,6 +56,8 @@ class Tables:
 
 
 class DictRows:
+    guards_dedupe_keys = False
+
     def __init__(self, tables: Tables, ids: Mint, now: float, *, journalled: bool = False) -> None:
         self.journalled = journalled
         self.tables = tables

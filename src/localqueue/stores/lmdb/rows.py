@@ -41,6 +41,7 @@ class LMDBRows:
         *("_journal", "_queues", "changed", "ids", "journalled", "namespace", "new_queues", "now", "observed", "path"),
         *("queue_ids", "transitions", "txn"),
     )
+    guards_dedupe_keys = False
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
         self.txn = txn

@@ -85,6 +85,7 @@ class PostgresRows:
     """
 
     journalled = False  # triggers write the journal
+    guards_dedupe_keys = False
 
     def __init__(self, store: Writer, connection: Any, now: float, held: set[int] | None) -> None:
         self.store = store

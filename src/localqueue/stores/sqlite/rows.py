@@ -11,7 +11,7 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Run, Wanted, Writes
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, KeyTaken, Run, Wanted, Writes
 from localqueue.stores.engine.row import INFLIGHT, READY, Row, to_json
 from localqueue.stores.port import (
     HISTORY_LIMIT,
@@ -72,6 +72,7 @@ class SQLiteRows:
     """The engine's `Rows` inside a write transaction of a connection."""
 
     journalled = False  # triggers write the journal
+    guards_dedupe_keys = True  # by an index
 
     def __init__(self, store: SQLiteQueueStore, connection: sqlite3.Connection) -> None:
         self.store = store
@@ -231,10 +232,14 @@ class SQLiteRows:
 
     def write_batch(self, batch: Batch) -> None:
         counts = Counts(self.execute)
+        self.execute("SAVEPOINT batch")
         try:
             insert_batch(self.execute, batch, counts)
         except sqlite3.IntegrityError as error:
-            raise IdTaken("a message id of this commit is in use") from error
+            self.execute("ROLLBACK TO batch")
+            self.execute("RELEASE batch")
+            raise KeyTaken from error
+        self.execute("RELEASE batch")
         counts.write()
 
     def _insert(self, inserts: Sequence[Insert], counts: Counts, now: float) -> None:
