@@ -56,6 +56,10 @@ def constraint_of(error: BaseException) -> str:
     return getattr(getattr(error, "diag", None), "constraint_name", None) or ""
 
 
+def is_dedupe_key_taken(error: BaseException) -> bool:
+    return constraint_of(error) == "lq_messages_dedupe"
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether the server went away, as opposed to having refused something."""
     state = sqlstate(error)

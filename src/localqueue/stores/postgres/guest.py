@@ -115,13 +115,14 @@ def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, loc
     made, others = queues_of(changes)
     locked = [] if is_put(changes) else [*made, *others]
     needed: set[int] = set()
+    guarded = True
     while True:
         held = needed | {row for name in locked if (row := store.queue_ids.get(name)) is not None}
         try:
             with borrowed.savepoint():
                 begin = (store._given_now(), sorted(held), store._lock_timeout)
                 (now,) = borrowed.execute(store.sql.BEGIN, begin, binary=True).fetchone()
-                rows = PostgresRows(store, borrowed, now, held if locked else None)
+                rows = PostgresRows(store, borrowed, now, held if locked else None, guarded=guarded)
                 for name in made:
                     rows.queue(name)
                 unit = Unit(rows, now)
@@ -133,6 +134,10 @@ def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, loc
             return committed
         except Anew as anew:
             needed.update(anew.queues)
+        except errors.load().errors.UniqueViolation as error:
+            if not guarded or not errors.is_dedupe_key_taken(error):
+                raise
+            guarded = False
 
 
 def _translate(error: Exception, store: PostgresQueueStore) -> Exception:

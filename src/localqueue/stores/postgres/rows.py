@@ -85,9 +85,11 @@ class PostgresRows:
     """
 
     journalled = False  # triggers write the journal
-    guards_dedupe_keys = False
 
-    def __init__(self, store: Writer, connection: Any, now: float, held: set[int] | None) -> None:
+    def __init__(
+        self, store: Writer, connection: Any, now: float, held: set[int] | None, *, guarded: bool = True
+    ) -> None:
+        self.guards_dedupe_keys = guarded  # by an index: a key that is taken ends the transaction
         self.store = store
         self.sql = store.sql
         self.new_queues: dict[str, int] = {}
@@ -492,21 +494,16 @@ def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
 
 
-def _indexed(name: str) -> bytes:
-    """A key as the indexes have it, see `lq_key`."""
-    key = name.encode()
-    return key if len(key) <= 200 else key[:200] + sha256(key).digest()
-
-
 def _by_queue(keys: Iterable[Key], indexed: list[bytes]) -> list[Packed]:
-    """Queues, and where in the list, counted from 1, their keys begin and end."""
-    names: dict[int, list[str]] = {}
+    """Queues, and where in the list, counted from 1, their keys begin and end; there they are as the indexes have them
+    (`lq_key`)."""
+    names: dict[int, list[bytes]] = {}
     for queue, name in keys:
-        names.setdefault(queue, []).append(name)
+        names.setdefault(queue, []).append(name.encode())
     places = []
     for queue, named in names.items():
         first = len(indexed) + 1
-        indexed += map(_indexed, named)
+        indexed += [name if len(name) <= 200 else name[:200] + sha256(name).digest() for name in named]
         places.append((queue, first, len(indexed)))
     return _columns(("int4", "int4", "int4"), places) if places else [array("int4", [])] * 3
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed
+from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.connection import roll_back
 from localqueue.stores.postgres.notify import Notifies
 from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
@@ -44,13 +45,15 @@ class Writer(Notifies):
         self._require_writable()
         seen = self._watched.seen
         needed: set[int] = set()
+        guarded = True
 
         def attempt() -> tuple[T, Any, set[str], PostgresRows]:
+            nonlocal guarded
             while True:
                 held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
                 with self._pool.connection() as connection:
                     now = self._begin(connection, held)
-                    rows = PostgresRows(self, connection, now, held if locked else None)
+                    rows = PostgresRows(self, connection, now, held if locked else None, guarded=guarded)
                     unit = Unit(rows, now, observed=seen is not None)
                     try:
                         result = work(unit)
@@ -66,6 +69,9 @@ class Writer(Notifies):
                         # more than the server has.
                         with suppress(self._driver_error):
                             connection.rollback()
+                        if guarded and errors.is_dedupe_key_taken(error):
+                            guarded = False
+                            continue
                         if taken := id_taken(error):
                             raise taken from error
                         raise
