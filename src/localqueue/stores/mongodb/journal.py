@@ -23,9 +23,8 @@ from pymongo.read_concern import ReadConcern
 
 from localqueue.errors import QueueStoreError
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
-from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import INFLIGHT, from_json, to_json
+from localqueue.stores.engine.row import INFLIGHT, from_json, options_of, to_json
 from localqueue.stores.mongodb.document import Document
 from localqueue.stores.mongodb.reads import Reads
 from localqueue.stores.mongodb.transaction import transact
@@ -47,15 +46,7 @@ def entry_of(note: Note, now: float) -> Document:
     row, message = note.row, note.message
     if message is None:
         return entry(note.type, row.queue, row.key, a=note.attempt, w=note.leased_by, e=note.error)
-    options = rules.kept_options(
-        priority=row.priority,
-        dedupe_key=row.dedupe_key,
-        ordering_key=row.ordering_key,
-        run_id=row.run,
-        headers=message.headers,
-        delay=row.available_at - now,
-        ttl=None if row.expires_at is None else row.expires_at - now,
-    )
+    options = options_of(row, message, now)
     return entry(note.type, row.queue, row.key, b=message.payload, co=message.codec, o=to_json(options))
 
 
@@ -139,15 +130,13 @@ class KeepsJournal(Reads):
             found = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
         return found is not None and bool(found["enabled"])
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if limit == 0 or (queue is not None and wanted is None):
-            return []
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         self._require_open()
-        query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
+        query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})
         with self.server.long_read():
-            found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
-        return [self._event(entry) for entry in found]
+            found = self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0)
+            entries = list(found) if limit != 0 else []
+        return [self._event(entry) for entry in entries]
 
     def _event(self, entry: Document) -> JournalEvent:
         get = entry.get

@@ -87,7 +87,6 @@ class PostgresQueueStore(KeepsJournal):
         self.namespace_id, secret = self._patiently(self._find_or_make)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
         self.ids = Mint(secret)
-        self.queue_ids: dict[str, int] = {}
         self.queue_names: dict[int, str] = {}
         self._prepare_fast_paths(pooled=self._pooled)
         self.place: tuple[Any, ...] | None = None  # which database on which server, once somebody has asked
@@ -165,8 +164,7 @@ class PostgresQueueStore(KeepsJournal):
             return
         fork.forget(self)
         self._pool.close()
-        self._stop_listening()
-        self._wake.stir()
+        self._ear.close()
 
     # fork: a connection belongs to the process that made it
 
@@ -178,7 +176,7 @@ class PostgresQueueStore(KeepsJournal):
 
     def close_in_child(self) -> None:
         self._pool.abandon()
-        self._forget_listener()
+        self._ear.abandon()
 
     def reopen_in_child(self) -> None:
         self._pool = self._new_pool()
