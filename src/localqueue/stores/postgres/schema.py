@@ -20,6 +20,7 @@ from localqueue.errors import (
     QueueStoreVersionError,
 )
 from localqueue.ids import new_secret
+from localqueue.stores import refusals
 from localqueue.stores.postgres import errors
 
 _FOLDER = Path(__file__).parent / "sql"
@@ -139,13 +140,7 @@ def revert(url: str, *, to: int = 0, schema: str = DEFAULT_SCHEMA) -> None:
     shown = errors.without_password(url)
     try:
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
-            found = version(connection, schema)
-            if found > latest():
-                raise QueueStoreVersionError(
-                    f"the database at {shown!r} has version {found} and this release knows how to revert {latest()} "
-                    "and older; use the release that made it",
-                    path=shown,
-                )
+            _require_known(version(connection, schema), schema, shown)
             while version(connection, schema) > to:
                 _one_down(connection, schema, to)
     except psycopg.Error as error:
@@ -224,7 +219,7 @@ def require_there(found: Found, sql: Statements, name: str, url: str) -> tuple[i
         raise QueueStoreMissingError(f"there is no store at {url!r}: it has no schema {sql.schema!r}", path=url)
     _require_known(found.version, sql.schema, url)
     if found.namespace is None:
-        raise QueueStoreMissingError(f"there is no namespace {name!r} in the store at {url!r}", path=url)
+        raise refusals.missing(f"namespace {name!r} in the store", url)
     if found.version < latest():
         raise QueueStoreVersionError(
             f"the database at {url!r} has version {found.version} of the queues' schema {sql.schema!r} and this "
