@@ -3,8 +3,8 @@
 python benchmarks/before_after.py ../before [sqlite|lmdb|postgres|redis|mongodb] [--rounds 9]
 
 `../before` is another checkout of this project, such as `git worktree add ../before v1.2`. Each round is a new process
-of each, on one private server or a new file or directory, and rounds begin with the one and the other by turns. Medians
-of the time on the clock and of the client's processor time; a ratio above 1 means that this checkout is faster.
+of each, on one private server or a new file, and rounds begin with the one and the other by turns. Medians of the time
+on the clock and of the client's processor time; a ratio above 1 means that this checkout is faster.
 """
 
 from __future__ import annotations
@@ -61,18 +61,19 @@ print(json.dumps(took))
 
 
 @contextmanager
-def place(kind: str) -> Iterator[str]:
-    """The address of a store for all rounds: a file, a directory or a namespace for each."""
+def places_for(kind: str) -> Iterator[dict[str, str]]:
+    """The address of a store for all rounds of a side, which may keep its data in another form than the other one: a
+    file or a namespace for each."""
     if kind in ("sqlite", "lmdb"):
         with tempfile.TemporaryDirectory() as folder:
-            yield f"{kind}:///{folder}/{{}}.db"
+            yield dict.fromkeys(("before", "after"), f"{kind}:///{folder}/{{}}.db")
         return
     from on_servers.places import PLACES
 
     places = PLACES[kind]()
     try:
-        with places.fresh() as url:
-            yield url
+        with places.fresh() as before, places.fresh() as after:
+            yield {"before": before, "after": after}
     finally:
         places.stop()
 
@@ -89,16 +90,17 @@ def run(checkout: Path, url: str, namespace: str) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="another checkout")
-    kinds = ["sqlite", "lmdb", "postgres", "redis", "mongodb"]
-    parser.add_argument("store", nargs="?", default="sqlite", choices=kinds)
+    parser.add_argument(
+        "store", nargs="?", default="sqlite", choices=["sqlite", "lmdb", "postgres", "redis", "mongodb"]
+    )
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     sides = {"before": arguments.before.resolve(), "after": HERE}
     took: dict[str, list[dict[str, list[float]]]] = {side: [] for side in sides}
-    with place(arguments.store) as url:
+    with places_for(arguments.store) as urls:
         for number in range(arguments.rounds):
             for side in list(sides)[:: -1 if number % 2 else 1]:
-                took[side].append(run(sides[side], url.format(f"{side}-{number}"), f"{side}-{number}"))
+                took[side].append(run(sides[side], urls[side].format(f"{side}-{number}"), f"{side}-{number}"))
     print(f"{arguments.store}, medians of {arguments.rounds} rounds, microseconds a message\n")
     print(f"{'':28}{'before':>10}{'after':>10}{'clock':>8}{'processor':>11}")
     for name in took["before"][0]:
