@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.stores.redis.errors import PASSING, code_of, translate, unavailable
-from localqueue.stores.redis.schema import FUNCTIONS, LIBRARY
+from localqueue.stores.redis.schema import LIBRARY
 
 _MOST_IDLE = 64
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.2
@@ -72,7 +72,7 @@ class Connections:
         self._timeout = timeout
         self._options = self._connection_options(url)
         self._class = self._options.pop("connection_class", self._redis.Connection)
-        self._idle: deque[Any] = deque()
+        self._idle: deque[Any] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tracking = threading.Lock()
         self._closed = False
@@ -99,10 +99,6 @@ class Connections:
 
     # asking
 
-    def call(self, name: str, parts: Sequence[bytes], *, reads: bool = False, again: bool = False) -> Any:
-        """Call a function of the library; `parts` begin with the number of keys."""
-        return self.ask(b"FCALL_RO" if reads else b"FCALL", FUNCTIONS[name], *parts, again=again)
-
     def ask(self, *command: bytes, again: bool = False) -> Any:
         """The answer to one command."""
         node, patience = None, None
@@ -126,15 +122,12 @@ class Connections:
             if node is not None:
                 send(connection, b"ASKING")
                 connection.read_response()
-            send(connection, *command)
+            connection.send_packed_command((pack(command),), check_health=False)
             answer = connection.read_response()
-        except self._redis.exceptions.ResponseError:
-            self._give(connection) if node is None else connection.disconnect()
+        except BaseException as error:
+            self._give(connection, node is None and isinstance(error, self._redis.exceptions.ResponseError))
             raise
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._give(connection) if node is None else connection.disconnect()
+        self._give(connection, node is None)
         return answer
 
     def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
@@ -185,7 +178,7 @@ class Connections:
         except BaseException:
             connection.disconnect()
             raise
-        self._give(connection)
+        self._give(connection, True)
         return list(answers)
 
     def load_library(self) -> None:
@@ -211,22 +204,18 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:
                 return self._connect(self.node)
-            if not self._is_stale(connection):
-                return connection
+            try:
+                if not connection.can_read(0):
+                    return connection
+            except self._redis.exceptions.RedisError:
+                pass  # the server has closed it
             connection.disconnect()
 
-    def _is_stale(self, connection: Any) -> bool:
-        """Whether the server has closed the connection, or said something that nobody asked for."""
-        try:
-            return bool(connection.can_read(0))
-        except self._redis.exceptions.RedisError:
-            return True
-
-    def _give(self, connection: Any) -> None:
-        if len(self._idle) >= _MOST_IDLE:
-            connection.disconnect()
-        else:
+    def _give(self, connection: Any, good: bool) -> None:
+        if good:
             self._idle.append(connection)
+        else:
+            connection.disconnect()
         if self._closed:  # `close()` has passed by while it was in use
             self._drop_idle()
 

@@ -76,7 +76,8 @@ def open_namespace(server: Connections, namespace: str, *, make: bool) -> int:
         )
     if version is None:
         new = str(new_secret()).encode()
-        version, name, secret = server.call("namespace", (b"1", key, namespace.encode(), new), again=True)
+        made = server.ask(b"FCALL", FUNCTIONS["namespace"], b"1", key, namespace.encode(), new, again=True)
+        version, name, secret = made
     if version != VERSION:
         raise QueueStoreVersionError(
             f"namespace {namespace!r} at {server.shown} has data version {version.decode()}; this release knows "
