@@ -24,7 +24,7 @@ VERSION = b"1"  # of the data, as in `lua/base.lua`
 
 _FOLDER = Path(__file__).parent / "lua"
 _FILES = (
-    *("base", "writes", "message", "line", "timers", "counts", "enqueue", "batch", "dependencies"),
+    *("base", "writes", "message", "line", "timers", "counts", "enqueue", "dependencies"),
     *("settle", "records", "lease", "journal", "reads", "notify", "operations", "check", "fast", "library"),
 )
 _SOURCE = "\n".join((_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in _FILES)
