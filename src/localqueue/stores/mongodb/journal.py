@@ -130,15 +130,13 @@ class KeepsJournal(Reads):
             found = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
         return found is not None and bool(found["enabled"])
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if limit == 0 or (queue is not None and wanted is None):
-            return []
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         self._require_open()
-        query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
+        query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})
         with self.server.long_read():
-            found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
-        return [self._event(entry) for entry in found]
+            found = self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0)
+            entries = list(found) if limit != 0 else []
+        return [self._event(entry) for entry in entries]
 
     def _event(self, entry: Document) -> JournalEvent:
         get = entry.get

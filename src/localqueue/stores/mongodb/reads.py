@@ -138,7 +138,6 @@ class Reads(EngineStore):
 
     server: Server
     namespace_id: int
-    queue_ids: dict[str, int]
     _queue_names: dict[int, str]
     _finalizer: weakref.finalize[..., Any]
 
@@ -150,21 +149,11 @@ class Reads(EngineStore):
         if not self._finalizer.alive:
             raise closed(self.url)
 
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            self._require_open()
-            with self.server.call():
-                found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
-            if found is None:
-                return None
-            known = self._learn_queue(name, found["_id"])
-        return known
-
-    def _learn_queue(self, name: str, number: int) -> int:
-        self.queue_ids[name] = number
-        self._queue_names[number] = name
-        return number
+    def _look_up_queue(self, name: str) -> int | None:
+        self._require_open()
+        with self.server.call():
+            found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
+        return None if found is None else int(found["_id"])
 
     def name_of_queue(self, number: int) -> str:
         known = self._queue_names.get(number)

@@ -68,6 +68,9 @@ local function commit(tx, args)
   if args.batch or #edges + #settles + #records > 1 then
     tx.undo = {}
   end
+  if args.records_first then
+    L.check_records(tx, records)
+  end
   local enqueued = L.enqueue(tx, args.topics or {}, args.limits or {}, args.batch)
   L.add_edges(tx, edges)
   L.flush(tx)
