@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -146,40 +146,19 @@ class Connections:
             raise translate(error, self.shown) from None
         return node
 
-    def snapshot(self, watched: Sequence[bytes], plan: Callable[[Callable[..., Any]], Sequence[Command]]) -> list[Any]:
-        """The answers to commands that the server executes at one moment.
-
-        `plan` says which, after asking what it needs to know for that; it is asked again when a watched key changes
-        before the commands are executed.
-        """
+    def snapshot(self, plan: Callable[[Any], None], *watched: bytes) -> list[Any]:
+        """The answers to commands that the server executes at one moment: a `transaction` of the driver's client."""
         self.ask(b"EXISTS", watched[0], again=True)  # so that the slot of a cluster is looked for where it is
-        connection = self._take()
-
-        def ask(*command: bytes) -> Any:
-            send(connection, *command)
-            return connection.read_response()
-
+        pool = self._redis.ConnectionPool(self._class, **self._options_for(self.node))
         try:
-            while True:
-                ask(b"WATCH", *watched)
-                commands = plan(ask)
-                connection.send_packed_command([pack(one) for one in ((b"MULTI",), *commands, (b"EXEC",))])
-                *_, answers = [connection.read_response() for _ in range(len(commands) + 2)]
-                if answers is not None:
-                    break
-            for failure in (one for one in answers if isinstance(one, Exception)):
-                raise failure
+            answers: list[Any] = self._redis.Redis(connection_pool=pool).transaction(plan, *watched)
         except self._answers as error:
-            connection.disconnect()
             raise translate(error, self.shown) from None
         except self._redis.exceptions.RedisError as error:
-            connection.disconnect()
             raise unavailable(self.shown, error) from error
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._give(connection, True)
-        return list(answers)
+        finally:
+            pool.disconnect()
+        return answers
 
     def load_library(self) -> None:
         """Hand the library to the server. Its name is a digest of its text: one that is there already is the same."""
@@ -234,12 +213,14 @@ class Connections:
             raise QueueStoreError(f"the Redis server at {self.shown} refuses this user: {failure}", path=self.shown)
         raise unavailable(self.shown, failure) from failure
 
+    def _options_for(self, address: Address | None) -> dict[str, Any]:
+        if address is None:
+            return self._options
+        host, port = address
+        return {**self._options, "host": host or self._options.get("host", "localhost"), "port": port}
+
     def _new(self, address: Address | None) -> Any:
-        options = dict(self._options)
-        if address is not None:
-            host, port = address
-            options.update(host=host or options.get("host", "localhost"), port=port)
-        connection = self._class(**options)
+        connection = self._class(**self._options_for(address))
         try:
             connection.connect()
         except BaseException:

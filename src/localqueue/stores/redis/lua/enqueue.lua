@@ -71,7 +71,7 @@ function L.write_new(tx)
   for rid, run in pairs(new.runs) do
     join_run(tx, rid, run.name, run.lists.m)
   end
-  L.show_all(tx, tx.existing, new.originals)
+  L.show(tx, new.originals, tx.existing)
 end
 
 -- Who holds the keys of a column, by the number of the message.
