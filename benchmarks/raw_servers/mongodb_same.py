@@ -49,7 +49,7 @@ class Adapter:
     def lease(self) -> Handle:
         now = time.time()
         handle = self.messages.find_one_and_update(
-            gate.unbarred(self.queue, now),
+            gate.for_claims(self.queue, None, now),
             self._claim(now),
             sort=gate.ORDER,
             hint=CLAIM,
@@ -62,7 +62,7 @@ class Adapter:
     def _claim(self, now: float) -> dict[str, Any]:
         told = say(ROOM, self.namespace, self.queue, time.time_ns())
         changed = {"s": INFLIGHT, "due": now + 600.0, "la": now, "k": told}
-        return {"$set": changed, "$inc": {"a": 1}, "$unset": {"j": "", "st": "", "lb": "", "m": ""}}
+        return {"$set": changed, "$inc": {"a": 1}, "$unset": {"lb": "", "m": "", "j": ""}}
 
     def ack(self, handle: Handle) -> None:
         self.messages.delete_one(

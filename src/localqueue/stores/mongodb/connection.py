@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC
 from typing import Any
 
@@ -38,7 +37,7 @@ _lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
 
 
-class ServerClock:
+class ServerClock(TopologyListener):
     """The server's clock, as seen from here; `ask` returns the server's time in seconds.
 
     MongoDB can not put its own time into an inserted document, so the time is known beforehand: the difference between
@@ -56,7 +55,7 @@ class ServerClock:
 
     def __call__(self) -> float:
         monotonic = time.monotonic()
-        if monotonic - self._measured_at > _GOOD_FOR or abs(time.time() - monotonic - self._between) > _DRIFT:
+        if monotonic - self._measured_at > _GOOD_FOR or not self._holds():
             self._measure()
         return time.monotonic() + self._offset
 
@@ -82,12 +81,7 @@ class ServerClock:
     def _holds(self) -> bool:
         return abs(time.time() - time.monotonic() - self._between) <= _DRIFT
 
-
-class _NewPrimary(TopologyListener):
-    """Another server has another clock."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = weakref.ref(server)
+    # what the driver tells
 
     def opened(self, event: Any) -> None:
         pass
@@ -96,10 +90,10 @@ class _NewPrimary(TopologyListener):
         pass
 
     def description_changed(self, event: Any) -> None:
-        server = self._server()
+        """Another primary has another clock."""
         has_one, had_one = (one.has_writable_server() for one in (event.new_description, event.previous_description))
-        if server is not None and has_one and not had_one:
-            server.clock.doubt()
+        if has_one and not had_one:
+            self.doubt()
 
 
 class Server:
@@ -119,7 +113,7 @@ class Server:
         self.looks = Looks()
         self.orphans = Orphans(self)
         try:
-            with errors.translated(self.url):
+            with self.long_read():
                 self.client: Any = pymongo.MongoClient(
                     self.address,
                     serverSelectionTimeoutMS=int(self.timeout * 1000),
@@ -129,7 +123,7 @@ class Server:
                     tz_aware=False,
                     appname="localqueue",
                     socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                    event_listeners=[_NewPrimary(self)],
+                    event_listeners=[self.clock],
                 )
         except (ValueError, TypeError) as error:
             raise ValueError(f"can not open {self.url}: {error}") from error
@@ -166,15 +160,13 @@ class Server:
             raise QueueStoreMissingError(f"there is no {what} at {self.url!r}", path=self.url)
         return found
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """For what goes to the server: it ends within the timeout, and its errors are ours."""
-        with errors.translated(self.url), pymongo.timeout(self.timeout):
-            yield
+    def call(self) -> AbstractContextManager[None]:
+        """For what goes to the server and ends within the timeout."""
+        return errors.call(self.url, self.timeout)
 
     def long_read(self) -> AbstractContextManager[None]:
         """For a read that may take longer than the timeout, as long as the server keeps answering."""
-        return errors.translated(self.url)
+        return errors.call(self.url, None)
 
     def in_snapshot(self, collection: Any) -> Any:
         """The collection, read at one moment however long that takes."""

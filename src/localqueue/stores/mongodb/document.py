@@ -7,7 +7,6 @@ The fields of a document; those that are None are left out:
     co   codec        hd  headers       dk  dedupe key    u   the same while it is live        ok  ordering key
     r    run          w   waiting on    dep dependents    la  leased_at     lb  leased_by     m   most attempts
     fg   forgiven     er  last error    ft  failed_at     h   finished attempts
-    st   the claim that leased it, where several were claimed at once
     k    what listeners are to hear                       j   1: written by a transaction that keeps a journal
 
 What listeners hear (`k`, also of the one document of `lq_wakes`): `c` is the channel, `ready:<namespace>` for messages
@@ -17,17 +16,19 @@ is the queue. `t` makes it differ from what was said before, because the server 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from bson.int64 import Int64
 
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Insert
 from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING, Row, from_json, to_json
 from localqueue.stores.port import STATES, NewMessage, Payload, StoredMessage
 from localqueue.stores.rules import Attempt
 
+K = TypeVar("K")
+V = TypeVar("V")
 Document = dict[str, Any]
 
 LIVE = [READY, DELAYED, INFLIGHT, WAITING, BLOCKED]
@@ -66,8 +67,7 @@ def fields_of(row: Row) -> Document:
     return fields
 
 
-def new_document(namespace: int, insert: Insert) -> Document:
-    row, message = insert
+def new_document(namespace: int, row: Row, message: NewMessage) -> Document:
     document: Document = {"_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at}
     document |= fields_of(row)
     document["b"] = message.payload
@@ -98,25 +98,6 @@ def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | N
     return document
 
 
-def simple(namespace: int, key: int, queue: int, state: int, message: NewMessage, now: float) -> Document:
-    """The document of a new message that nothing but its keys and times decide about."""
-    document = plain(namespace, key, queue, message.payload, message.codec, now)
-    at, expires_at = now + message.delay, None if message.ttl is None else now + message.ttl
-    document["s"], document["p"], document["at"] = state, message.priority, at
-    if expires_at is not None:
-        document["x"] = expires_at
-    due = rules.due_at(STATES[state], available_at=at, expires_at=expires_at)
-    if due is not None:
-        document["due"] = due
-    if message.dedupe_key is not None:
-        document["dk"] = document["u"] = message.dedupe_key
-    if message.ordering_key is not None:
-        document["ok"] = message.ordering_key
-    if message.headers is not None:
-        document["hd"] = message.headers
-    return document
-
-
 def stored_message(ids: Mint, document: Document, queue: str) -> StoredMessage:
     """A whole document as the port shows it."""
     get = document.get
@@ -130,6 +111,17 @@ def stored_message(ids: Mint, document: Document, queue: str) -> StoredMessage:
         get("w", 0), rules.history(finished, attempts=attempts, leased_at=leased_at, leased_by=leased_by),
         get("fg", 0),
     )  # fmt: skip
+
+
+def numbers(keys: Iterable[int]) -> list[Int64]:
+    return [Int64(key) for key in keys]
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def channel(kind: str, namespace: int) -> str:

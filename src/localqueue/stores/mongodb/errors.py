@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -29,7 +29,7 @@ except ImportError as missing:
 
 DUPLICATE = 11000
 REJECTED = 121  # by the validator that guards journalled namespaces, see journal.py
-BARRED = 14  # by the barrier of a paused queue, see gate.py
+_BARRED = 14  # by the barrier of a paused queue, see gate.py
 
 _UNAUTHORIZED = (13, 18)
 _READ_ONLY = (20, 10107, 13435)
@@ -72,10 +72,26 @@ def is_conflict(error: BaseException) -> bool:
     return code_of(error) in _CONFLICTS
 
 
+class Barred(QueueStoreError):
+    """A claim met the barrier of a pause."""
+
+
+class Refused(QueueStoreError):
+    """An index or the validator of the journal was in the way of a write."""
+
+    def __init__(self, error: BaseException, url: str) -> None:
+        super().__init__(f"MongoDB queue store at {url}: {error}", path=url)
+        self.code, self.index = code_of(error), index_of(error)
+
+
 def translate(error: Exception, url: str) -> Exception:
     """A driver's error as one of ours that says the way out."""
     where = f"MongoDB queue store at {url}"
     code = code_of(error)
+    if code in (DUPLICATE, REJECTED):
+        return Refused(error, url)
+    if code == _BARRED:
+        return Barred(f"{where}: {error}", path=url)
     if isinstance(error, errors.DocumentTooLarge) or code in _TOO_LARGE or "BSONObjectTooLarge" in str(error):
         return PayloadError(f"a message is larger than the 16 MB that MongoDB stores in one document ({error})")
     if isinstance(error, BSONError):
@@ -104,18 +120,18 @@ def translate(error: Exception, url: str) -> Exception:
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
+def call(url: str, timeout: float | None) -> Iterator[None]:
+    """Around what goes to the server: it ends within a time, unless that is None, and its errors are ours."""
     try:
-        yield
+        with pymongo.timeout(timeout):
+            yield
     except (errors.PyMongoError, BSONError) as error:
         raise translate(error, url) from error
 
 
-@contextmanager
-def deadline(at: float) -> Iterator[None]:
+def deadline(at: float) -> AbstractContextManager[None]:
     """Bound the calls inside by a moment of the monotonic clock."""
-    with pymongo.timeout(max(0.001, at - time.monotonic())):
-        yield
+    return pymongo.timeout(max(0.001, at - time.monotonic()))
 
 
 def locked(url: str) -> QueueStoreLockedError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
 from pymongo import DeleteOne, UpdateOne
@@ -22,7 +22,7 @@ from localqueue.stores import rules
 from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.mongodb import errors, gate, schema
+from localqueue.stores.mongodb import errors, fast, gate, schema
 from localqueue.stores.mongodb.document import (
     HEADS,
     LIVE,
@@ -32,12 +32,13 @@ from localqueue.stores.mongodb.document import (
     Document,
     attempt_values,
     fields_of,
+    grouped,
     new_document,
+    numbers,
     plain,
     row_of,
     say,
     say_new,
-    simple,
     stored_message,
 )
 from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
@@ -46,10 +47,6 @@ from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, Payload, RecordW
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 _PARTS_OF_A_RUN = 8
 _QUESTIONS = 100  # that are asked in one statement
@@ -73,7 +70,6 @@ class MongoRows:
         self.journalled = self.looked and is_kept(store, session, first=True)
         self.timers: dict[int, float] = {}
         self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
-        self.barred = False  # a claim met a pause
         self._entries: list[Document] = []
         self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
         self._claimed: dict[int, Row] = {}
@@ -144,9 +140,9 @@ class MongoRows:
         self._lock_keys([*wanted.heads, *wanted.behind])
         claimed = [self._claimed.pop(key) for key in wanted.keys & self._claimed.keys()]
         keys = wanted.keys.difference(row.key for row in claimed)
-        either: list[Document] = [{"_id": {"$in": _numbers(keys)}}] if keys else []
-        either += [{"q": queue, "u": {"$in": names}} for queue, names in _grouped(wanted.holders).items()]
-        heads = _grouped(wanted.heads).items()
+        either: list[Document] = [{"_id": {"$in": numbers(keys)}}] if keys else []
+        either += [{"q": queue, "u": {"$in": names}} for queue, names in grouped(wanted.holders).items()]
+        heads = grouped(wanted.heads).items()
         either += [{"q": queue, "ok": {"$in": names}, "s": {"$in": HEADS}} for queue, names in heads]
         rows = claimed
         if either:
@@ -180,7 +176,7 @@ class MongoRows:
     def _edges(self, upstreams: Iterable[int], rows: list[Row]) -> list[tuple[int, int]]:
         """The edges of these, and the messages at their other ends."""
         pipeline: list[Document] = [
-            {"$match": {"u": {"$in": _numbers(upstreams)}}},
+            {"$match": {"u": {"$in": numbers(upstreams)}}},
             {"$lookup": {"from": "lq_messages", "localField": "d", "foreignField": "_id", "as": "of"}},
             {"$project": {"of": WITHOUT_CONTENT}},
         ]
@@ -241,15 +237,15 @@ class MongoRows:
 
     def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
         self._lock_edges()
-        found = self.database.lq_edges.find({"d": {"$in": _numbers(dependents)}}, session=self.session)
+        found = self.database.lq_edges.find({"d": {"$in": numbers(dependents)}}, session=self.session)
         return [(edge["u"], edge["d"]) for edge in found]
 
     def removed(self, keys: Iterable[int]) -> set[int]:
-        found = self.database.lq_removed.find({"_id": {"$in": _numbers(keys)}}, {"_id": 1}, session=self.session)
+        found = self.database.lq_removed.find({"_id": {"$in": numbers(keys)}}, {"_id": 1}, session=self.session)
         return {one["_id"] for one in found}
 
     def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
-        found = self.messages.find({"_id": {"$in": _numbers(keys)}}, session=self.session)
+        found = self.messages.find({"_id": {"$in": numbers(keys)}}, session=self.session)
         return {one["_id"]: stored_message(self.ids, one, self.queue_name(one["q"])) for one in found}
 
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
@@ -298,7 +294,7 @@ class MongoRows:
         if edges:
             self.database.lq_edges.insert_many(edges, session=session)
         if gone or done:
-            ends = [{"u": {"$in": _numbers(gone)}}, {"d": {"$in": _numbers(done)}}]
+            ends = [{"u": {"$in": numbers(gone)}}, {"d": {"$in": numbers(done)}}]
             self.database.lq_edges.delete_many({"$or": ends}, session=session)
         if writes.removed:
             mine = {"n": self.store.namespace_id}
@@ -318,7 +314,7 @@ class MongoRows:
             if is_kept(self.store, self.session):
                 self._begin_anew()
             self.looked = True
-        which: Document = {"_id": {"$in": _numbers(writes.deletes)}}
+        which: Document = {"_id": {"$in": numbers(writes.deletes)}}
         if not self.looked:
             which["j"] = None
         if self.messages.delete_many(which, session=self.session).deleted_count != len(rows):
@@ -333,7 +329,7 @@ class MongoRows:
         raise Again
 
     def _update(self, writes: Writes) -> None:
-        attempts = _grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
+        attempts = grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
         updates = [
             UpdateOne({"_id": Int64(key)}, self._change(row, attempts.get(key))) for key, row in writes.updates.items()
         ]
@@ -382,22 +378,13 @@ class MongoRows:
             self.timers[queue] = at
 
     def _insert(self, inserts: Sequence[Insert]) -> None:
-        documents = []
-        for insert in inserts:
-            row = insert.row
-            documents.append(new_document(self.store.namespace_id, insert))
+        for row, _ in inserts:
             self._saved[row.key] = fields_of(row)
             self.set_timer(row.queue, row.due_at)
-        self.insert_documents(documents)
+        self.insert_documents([new_document(self.store.namespace_id, *one) for one in inserts])
 
     def write_batch(self, batch: Batch) -> None:
-        documents = []
-        for key, state, message in zip(batch.keys, batch.states, batch.messages, strict=True):
-            queue = batch.queues[message.queue]
-            document = simple(self.store.namespace_id, key, queue, state, message, batch.now)
-            self.set_timer(queue, document.get("due"))
-            documents.append(document)
-        self.insert_documents(documents)
+        self._insert(batch.inserts())
 
     def insert_documents(self, documents: list[Document]) -> None:
         """New messages; the first of each queue tells listeners of it."""
@@ -440,7 +427,7 @@ class MongoRows:
         if not writes:
             return []
         records, mine = self.database.lq_records, {"n": self.store.namespace_id}
-        asked = _grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
+        asked = grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
         either = [{**mine, "k": kind, "key": {"$in": keys}} for kind, keys in asked]
         found = records.find({"$or": either}, {"v": 0}, session=self.session) if either else ()
         known = {(one["k"], one["key"]): int(one["version"]) for one in found}
@@ -480,27 +467,16 @@ class MongoRows:
         return True  # claims pass by what has outlived its time
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
-        query = gate.for_claims(queue, request.leased_by, now)
-        cursor = self.messages.find(query, session=self.session).sort(gate.ORDER).hint(schema.CLAIM)
-        found = list(cursor.limit(request.limit))
-        self.barred = bool(found) and found[0]["_id"] < 0
-        if self.barred or not found:
-            return []
-        update = gate.claim_of(self.store, queue, request, now, journalled=self.journalled)
-        claimed = [gate.claimed(document, update) for document in found]
+        found = fast.front(self.store, queue, request, now, self.session)
+        update = fast.claim_of(self.store, queue, request, now, journalled=self.journalled)
         if request.consume:  # at most once: it is deleted without having been leased
+            claimed = [fast.as_claimed(document, update) for document in found]
             for document, before in zip(claimed, found, strict=True):
                 self._saved[document["_id"]] = before
                 self._claimed[document["_id"]] = row_of(document)
         else:
             with self._refusals():
-                keys = {"_id": {"$in": [document["_id"] for document in found]}}
-                if self.messages.update_many(keys, update, session=self.session).matched_count != len(found):
-                    raise Again
-            self.set_timer(queue, now + request.timeout)
-        if request.leased_by is not None and request.counted:
-            worker, count = {"q": queue, "w": request.leased_by}, {"$inc": {"leases": len(claimed)}}
-            self.database.lq_workers.update_one(worker, count, upsert=True, session=self.session)
+                claimed = fast.take(self.store, queue, found, update, self.session)
         if self.journalled:
             self._entries += [entry("leased", queue, one["_id"], a=one["a"], w=request.leased_by) for one in claimed]
         return [stored_message(self.ids, document, request.queue) for document in claimed]
@@ -535,14 +511,3 @@ class MongoRows:
 def rows_of(unit: Unit) -> MongoRows:
     assert isinstance(unit.rows, MongoRows)
     return unit.rows
-
-
-def _numbers(keys: Iterable[int]) -> list[Int64]:
-    return [Int64(key) for key in keys]
-
-
-def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    found: dict[K, list[V]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
