@@ -50,6 +50,10 @@ def row_of(document: Document) -> Row:
     )  # fmt: skip
 
 
+#: What can change of a message.
+CHANGEABLE = frozenset(("s", "a", "at", "due", "e", "x", "la", "lb", "m", "er", "ft", "fg", "w", "dep", "u"))
+
+
 def fields_of(row: Row) -> Document:
     """What can change of a message, without what is absent."""
     fields: Document = {"s": row.state, "a": row.attempts, "at": row.available_at}

@@ -24,6 +24,7 @@ from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import errors, fast, gate, schema
 from localqueue.stores.mongodb.document import (
+    CHANGEABLE,
     HEADS,
     LIVE,
     ROOM,
@@ -71,7 +72,6 @@ class MongoRows:
         self.timers: dict[int, float] = {}
         self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
         self._entries: list[Document] = []
-        self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
         self._claimed: dict[int, Row] = {}
         self._locked: set[int] = set()
         self._heard: set[int] = set()  # queues of which a new message tells
@@ -123,18 +123,13 @@ class MongoRows:
 
     # rows in
 
-    def _adopt(self, document: Document) -> Row:
-        row = row_of(document)
-        self._saved[row.key] = fields_of(row)
-        return row
-
     def search(
         self, query: Document, order: Sequence[tuple[str, int]] = (), limit: int = 0, *, hint: str | None = None
     ) -> list[Row]:
         cursor = self.messages.find(query, WITHOUT_CONTENT, session=self.session, hint=hint)
         if order:
             cursor = cursor.sort(list(order))
-        return [self._adopt(document) for document in cursor.limit(limit)]
+        return [row_of(document) for document in cursor.limit(limit)]
 
     def fetch(self, wanted: Wanted) -> Found:
         self._lock_keys([*wanted.heads, *wanted.behind])
@@ -157,7 +152,7 @@ class MongoRows:
             blocked = {"q": queue, "ok": key, "s": BLOCKED, "_id": {"$gt": Int64(after)}}
             first: list[Document] = [{"$match": blocked}, {"$sort": {"_id": 1}}, {"$limit": 1}]
             questions.append([*first, {"$project": WITHOUT_CONTENT}])
-        return [self._adopt(document) for answer in self._ask(questions) for document in answer]
+        return [row_of(document) for answer in self._ask(questions) for document in answer]
 
     def _ask(self, questions: Sequence[list[Document]]) -> list[list[Document]]:
         """Several questions about messages, with short answers, in one statement: all are joined to one document."""
@@ -183,7 +178,7 @@ class MongoRows:
         edges = []
         for edge in self.database.lq_edges.aggregate(pipeline, session=self.session):
             edges.append((edge["u"], edge["d"]))
-            rows += [self._adopt(document) for document in edge["of"]]
+            rows += [row_of(document) for document in edge["of"]]
         return edges
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
@@ -310,7 +305,7 @@ class MongoRows:
     def _delete(self, writes: Writes) -> None:
         """What the server does not check as it is deleted, because it is not under a lease, is checked here."""
         rows = writes.deletes.values()
-        if not self.looked and not writes.inserts and any(self._saved[row.key]["s"] != INFLIGHT for row in rows):
+        if not self.looked and not writes.inserts and any(_was(row) != INFLIGHT for row in rows):
             if is_kept(self.store, self.session):
                 self._begin_anew()
             self.looked = True
@@ -319,9 +314,7 @@ class MongoRows:
             which["j"] = None
         if self.messages.delete_many(which, session=self.session).deleted_count != len(rows):
             self._begin_anew()
-        for row in rows:
-            if self._saved.pop(row.key)["s"] in (READY, BLOCKED):
-                self.told.add((ROOM, row.queue))
+        self.told.update((ROOM, row.queue) for row in rows if _was(row) in (READY, BLOCKED))
 
     def _begin_anew(self) -> None:
         """And look at the switch: a journal is kept after all, or may be."""
@@ -339,24 +332,20 @@ class MongoRows:
 
     def _change(self, row: Row, attempts: list[Any] | None) -> Document:
         """The update that makes the stored document what the row has become."""
-        before, fields = self._saved[row.key], fields_of(row)
-        changed = {name: value for name, value in fields.items() if before.get(name) != value}
-        gone = dict.fromkeys(before.keys() - fields.keys(), "")
-        if "s" in changed:
+        fields, before = fields_of(row), _was(row)
+        gone = dict.fromkeys(CHANGEABLE - fields.keys(), "")
+        if row.state != before:
             if row.state in (READY, DELAYED):
-                changed["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
-            elif before["s"] in (READY, BLOCKED):
-                changed["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
+                fields["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
+            elif before in (READY, BLOCKED):
+                fields["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
         if self.journalled:
-            changed["j"] = 1
+            fields["j"] = 1
         else:
             gone["j"] = ""
-        update: Document = {"$set": changed} if changed else {}
-        if gone:
-            update["$unset"] = gone
+        update: Document = {"$set": fields, "$unset": gone}
         if attempts:
             update["$push"] = {"h": {"$each": attempts, "$slice": -HISTORY_LIMIT}}
-        self._saved[row.key] = fields
         self.set_timer(row.queue, row.due_at)
         return update
 
@@ -379,7 +368,6 @@ class MongoRows:
 
     def _insert(self, inserts: Sequence[Insert]) -> None:
         for row, _ in inserts:
-            self._saved[row.key] = fields_of(row)
             self.set_timer(row.queue, row.due_at)
         self.insert_documents([new_document(self.store.namespace_id, *one) for one in inserts])
 
@@ -472,8 +460,8 @@ class MongoRows:
         if request.consume:  # at most once: it is deleted without having been leased
             claimed = [fast.as_claimed(document, update) for document in found]
             for document, before in zip(claimed, found, strict=True):
-                self._saved[document["_id"]] = before
-                self._claimed[document["_id"]] = row_of(document)
+                row = self._claimed[document["_id"]] = row_of(document)
+                row.before = row_of(before).snapshot()
         else:
             with self._refusals():
                 claimed = fast.take(self.store, queue, found, update, self.session)
@@ -506,6 +494,12 @@ class MongoRows:
         gate.write_barrier(self.server, queue, self.session)
         if at is None:
             self.told.add((TO_CLAIM, queue))
+
+
+def _was(row: Row) -> int:
+    """The state in which the server has a message that was changed."""
+    assert row.before is not None
+    return row.before.state
 
 
 def rows_of(unit: Unit) -> MongoRows:
