@@ -161,7 +161,7 @@ def test_without_an_address_to_listen_at_those_who_wait_look(store: PostgresQueu
         assert not waiter.wait(0)
         put(elsewhere)
         assert waiter.wait(PATIENCE)
-        assert store._listener is None
+        assert store._ear._listener is None
 
 
 def test_with_an_address_to_listen_at_they_are_woken(pooler: Any, postgres: Postgres) -> None:
@@ -172,7 +172,7 @@ def test_with_an_address_to_listen_at_they_are_woken(pooler: Any, postgres: Post
         PostgresQueueStore(postgres.url, namespace=namespace) as elsewhere,
         store.listen(["jobs"]) as waiter,
     ):
-        assert store._listener is not None and store._listener.live
+        assert store._ear._listener is not None and store._ear._listener.live
         assert not waiter.wait(0)
         put(elsewhere)
         assert waiter.wait(PATIENCE)

@@ -149,7 +149,7 @@ def test_a_listener_hears_again_after_a_restart(own_server: Postgres) -> None:
         own_server.start()
         put(elsewhere)
         assert waiter.wait(PATIENCE)
-        listener = store._listener
+        listener = store._ear._listener
         assert listener is not None
         assert listener._live.wait(PATIENCE)
 

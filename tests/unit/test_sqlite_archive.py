@@ -15,11 +15,11 @@ from localqueue.stores.archive import (
     ArchivedMessage,
     ArchivedQueue,
     ArchivedRun,
-    ArchivedWorker,
 )
 from localqueue.stores.port import Changes, RecordWrite
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 from localqueue.stores.sqlite.archive import write_archive
+from localqueue.stores.stats import KnownWorker
 from localqueue.testing import FakeClock
 from localqueue.testing.steps import ack, assert_sound, drain, lease, new, override, put, release, take
 
@@ -78,12 +78,12 @@ def read(store: SQLiteQueueStore) -> Archive:
     ended = {id_of(key): at for key, at in query("SELECT key, ended_at FROM lq_messages")}
     most = {id_of(key): most for key, most in query("SELECT key, most FROM lq_line WHERE part = 1")}
 
-    def workers(queue: str) -> tuple[ArchivedWorker, ...]:
+    def workers(queue: str) -> tuple[KnownWorker, ...]:
         rows = query(
             "SELECT worker, leases, last_seen, paused_at FROM lq_workers JOIN lq_queues ON id = queue WHERE name = ?",
             (queue,),
         ).fetchall()
-        return tuple(ArchivedWorker(*row) for row in rows)
+        return tuple(KnownWorker(*row) for row in rows)
 
     queues = store.queues()
     events = store.events()

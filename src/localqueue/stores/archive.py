@@ -12,13 +12,7 @@ from typing import NamedTuple
 
 from localqueue.events.journal import JournalEvent
 from localqueue.stores.port import Record, StoredMessage, Subscriptions
-
-
-class ArchivedWorker(NamedTuple):
-    worker: str
-    leases: int
-    last_seen: float | None
-    paused_at: float | None = None
+from localqueue.stores.stats import KnownWorker
 
 
 class ArchivedQueue(NamedTuple):
@@ -26,7 +20,7 @@ class ArchivedQueue(NamedTuple):
     paused_at: float | None
     dropped: int
     subscriptions: Subscriptions
-    workers: tuple[ArchivedWorker, ...]
+    workers: tuple[KnownWorker, ...]
 
 
 class ArchivedMessage(NamedTuple):

@@ -73,6 +73,10 @@ class Listener(ABC):
     def nudge(self) -> None:
         """End a `hear` that is waiting, so that a new channel is subscribed at once."""
 
+    @abstractmethod
+    def abandon(self) -> None:
+        """In the child of a fork: let go of the parent's connection, without a word to the server."""
+
     # what a store uses
 
     @classmethod
@@ -179,6 +183,50 @@ class Listener(ABC):
     def _stir(self, channels: Iterable[str]) -> None:
         for channel in channels:
             self._tell(channel, None)
+
+
+class Ear:
+    """A store's part in the listener of its process: begins with the first who waits, and wakes those who do.
+
+    `join` has the listener be shared; it says None where nothing can be heard, and those who wait look often.
+    """
+
+    def __init__(self, channel: str, join: Callable[[], Listener | None]) -> None:
+        self._channel = channel
+        self._join = join
+        self._lock = threading.Lock()
+        self._listener: Listener | None = None
+        self._closed = False
+        self.wake = Wake(None, catch_up=self._catch_up)
+
+    def open(self) -> Wake:
+        """Returns when the server tells of changes, or else soon: what is committed after that is heard."""
+        if self._listener is None:
+            with self._lock:
+                if self._listener is None and not self._closed:
+                    listener = self._join()
+                    if listener is not None:
+                        listener.add(self._channel, self.wake)
+                        self._listener = listener
+        return self.wake
+
+    def _catch_up(self) -> float:
+        listener = self._listener
+        return _DEAF if listener is None else listener.catch_up()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.remove(self._channel, self.wake)
+            listener.release()
+        self.wake.stir()
+
+    def abandon(self) -> None:
+        """In the child of a fork, which has no thread that listens: let go of the parent's connection."""
+        if self._listener is not None:
+            self._listener.abandon()
 
 
 _of_the_parent: list[Listener] = []  # kept, because to let go of a connection could mean to say goodbye on it

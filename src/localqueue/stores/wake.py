@@ -110,6 +110,18 @@ class Wake:
         return True
 
 
+def change_of(look: Callable[[], object]) -> Callable[[], tuple[bool, float]]:
+    """A check that is true when `look` shows something else than it did the last time."""
+    seen = look()
+
+    def check() -> tuple[bool, float]:
+        nonlocal seen
+        before, seen = seen, look()
+        return seen != before, rules.NEVER
+
+    return check
+
+
 class StoreWaiter:
     """Blocks until `check` says so. It returns whether to stop, and in how many seconds to look again at the latest."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localqueue.errors import QueueFull, SubscriptionsChanged
-from localqueue.stores import rules
+from localqueue.errors import QueueFull
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine import batch
 from localqueue.stores.engine.dependencies import wait_for
 from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
@@ -19,7 +19,7 @@ def check_topics(unit: Unit, changes: Changes) -> None:
     """Refuse to publish to subscribers that are not the ones any more."""
     for topic, version in changes.topics.items():
         if unit.rows.subscription_version(unit.rows.queue(topic)) != version:
-            raise SubscriptionsChanged(f"the subscribers of {topic!r} changed while a message was published")
+            raise refusals.subscriptions_changed(topic)
 
 
 def enqueue(unit: Unit, changes: Changes, wiring: Wiring) -> list[Enqueued]:
@@ -122,7 +122,7 @@ def _count_dropped(unit: Unit, queue: int) -> None:
 def _insert(unit: Unit, message: NewMessage, queue: int, wiring: Wiring) -> int:
     key = unit.rows.ids.key_of(message.id)
     if key is None:
-        raise ValueError(f"{message.id!r} is not an id of this namespace; ids of new messages come from mint()")
+        raise refusals.not_minted(message.id)
     now, past = unit.now, message.past
     created_at, available_at, expires_at, ended_at = rules.arrival(message, now)
     run = None if message.run_id is None else unit.run(message.run_id, even_cancelled=ended_at is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localqueue.errors import CircularDependency, NotWaiting, UnknownMessage
+from localqueue.stores import refusals
 from localqueue.stores.engine.row import WAITING, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Edge
@@ -25,12 +25,10 @@ def wait_for(unit: Unit, dependent: int, after: Sequence[str], wiring: Wiring) -
 def _upstream(unit: Unit, message_id: str, key: int | None, wiring: Wiring) -> Row | None:
     """The message that another one is to come after, or None when it is acked already."""
     if key is None:
-        raise UnknownMessage(
-            f"no message {message_id!r} was ever put into this store; after= takes ids that put() returned"
-        )
+        raise refusals.never_put(message_id)
     row = unit.row(key)
     if row is None and (message_id in wiring.dropped or unit.was_removed(key)):
-        raise UnknownMessage(f"message {message_id!r} was removed without being acked; nothing can come after it")
+        raise refusals.removed(message_id)
     return row
 
 
@@ -40,14 +38,11 @@ def add_edges(unit: Unit, edges: Sequence[Edge], wiring: Wiring) -> None:
         upstream, dependent = (wiring.aliases.get(one, one) for one in edge)
         row = unit.row(unit.rows.ids.key_of(dependent))
         if row is None or row.state != WAITING:
-            state = "gone" if row is None else STATES[row.state]
-            raise NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
+            raise refusals.not_waiting(edge, "gone" if row is None else STATES[row.state])
         unit.flush()
         key = unit.rows.ids.key_of(upstream)
         if key is not None and _waits_for(unit, key, row.key):
-            raise CircularDependency(
-                f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
-            )
+            raise refusals.circular(edge)
         above = _upstream(unit, upstream, key, wiring)
         if above is not None and (above.key, row.key) not in unit.rows.upstreams([row.key]):
             unit.add_edge(above, row.key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localqueue.errors import DedupeKeyInUse
 from localqueue.events.event import PRUNED, PURGED, RENEWED
+from localqueue.stores import refusals
 from localqueue.stores.engine.port import A_PIECE, Wanted
 from localqueue.stores.engine.row import DEAD, Row
 from localqueue.stores.engine.settlement import leave_delivery
@@ -65,10 +65,7 @@ def _requeue_rows(unit: Unit, rows: Sequence[Row], delay: float, *, refuse: str 
         if row.dedupe_key is not None and unit.holder(row.queue, row.dedupe_key) is not None:
             if refuse is None:
                 continue
-            raise DedupeKeyInUse(
-                f"message {unit.rows.ids.id_of(row.key)} can not return to queue {refuse!r}: a live message has its "
-                f"dedupe key {row.dedupe_key!r}; settle that one first"
-            )
+            raise refusals.dedupe_key_in_use(unit.rows.ids.id_of(row.key), refuse, row.dedupe_key)
         _requeue(unit, row, delay)
         count += 1
     return count

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from localqueue.stores import rules
-from localqueue.stores.port import STATES
+from localqueue.stores.port import STATES, NewMessage
 
 CODE = {name: code for code, name in enumerate(STATES)}
 READY, DELAYED, INFLIGHT, WAITING, BLOCKED, DEAD, EXPIRED, CANCELLED = range(len(STATES))
@@ -94,6 +94,19 @@ class Row:
 
     def snapshot(self) -> Before:
         return Before(self.state, self.attempts, self.available_at, self.expires_at, self.leased_until, self.ended_at)
+
+
+def options_of(row: Row, message: NewMessage, now: float) -> dict[str, Any] | None:
+    """What an entry of the journal keeps of the options of a message that is put."""
+    return rules.kept_options(
+        priority=row.priority,
+        dedupe_key=row.dedupe_key,
+        ordering_key=row.ordering_key,
+        run_id=message.run_id,
+        headers=message.headers,
+        delay=row.available_at - now,
+        ttl=None if row.expires_at is None else row.expires_at - now,
+    )
 
 
 def _due_at(row: Row | Before) -> float | None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from localqueue.errors import RunCancelled
-from localqueue.stores import rules
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import Insert, Key, Note, Rows, Run, Wanted, Writes
 from localqueue.stores.engine.room import Room
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, ENDINGS, EXPIRED, INFLIGHT, Row, from_json
@@ -180,7 +179,7 @@ class Unit:
             self.enter_runs([name])
             run = self._runs[name]
         if run.cancelled and not even_cancelled:
-            raise RunCancelled(f"run {name!r} was cancelled: it takes no more messages; use another run_id")
+            raise refusals.run_cancelled(name)
         return run
 
     def enter_runs(self, names: Iterable[str]) -> None:

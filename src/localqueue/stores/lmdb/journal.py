@@ -12,9 +12,8 @@ from itertools import islice, takewhile
 from localqueue.events.event import ENQUEUED
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
 from localqueue.ids import Mint
-from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import Row, from_json, to_json
+from localqueue.stores.engine.row import Row, from_json, options_of, to_json
 from localqueue.stores.lmdb import keys, reads, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.schema import LAYOUT
@@ -77,16 +76,7 @@ def append(txn: Txn, namespace: int, switch: Switch, notes: Sequence[Note], now:
 
 def _options(row: Row, message: NewMessage, now: float) -> str | None:
     """Without the headers, which are part of the content."""
-    options = rules.kept_options(
-        priority=row.priority,
-        dedupe_key=row.dedupe_key,
-        ordering_key=row.ordering_key,
-        run_id=message.run_id,
-        headers=None,
-        delay=row.available_at - now,
-        ttl=None if row.expires_at is None else row.expires_at - now,
-    )
-    return to_json(options)
+    return to_json(options_of(row, message._replace(headers=None), now))
 
 
 def _let_go(txn: Txn, namespace: int, switch: Switch, now: float, most: int) -> None:

@@ -10,7 +10,7 @@ from localqueue.stores.engine.row import BLOCKED, READY
 from localqueue.stores.lmdb import reads
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.schema import QueueRow
-from localqueue.stores.wake import StoreWaiter
+from localqueue.stores.wake import StoreWaiter, change_of
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
@@ -54,14 +54,7 @@ def for_capacity(store: LMDBQueueStore, limits: Mapping[str, int]) -> StoreWaite
 
 
 def for_run(store: LMDBQueueStore, run_id: str) -> StoreWaiter:
-    seen = [store.run(run_id)]
-
-    def check() -> tuple[bool, float]:
-        now = store.run(run_id)
-        changed, seen[0] = now != seen[0], now
-        return changed, rules.NEVER
-
-    return _waiter(store, store.queues(), check)
+    return _waiter(store, store.queues(), change_of(lambda: store.run(run_id)))
 
 
 def _waiter(store: LMDBQueueStore, queues: Sequence[str], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:

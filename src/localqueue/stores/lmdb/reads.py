@@ -12,11 +12,12 @@ from localqueue.errors import QueueStoreCorruptError
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, Row, from_json
+from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, INFLIGHT, READY, Row, from_json
 from localqueue.stores.lmdb import keys, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
+from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
 
 
 def message_row(txn: Txn, key: int | None) -> Row | None:
@@ -107,37 +108,24 @@ def counts(txn: Txn, queue: QueueRow, now: float) -> list[int]:
     if queue.due <= now:
         for state in range(DEAD):
             for _, message, expires_at in overdue(txn, queue.id, state, now):
-                kept[state] -= 1
-                expired = expires_at is not None and expires_at <= now
+                outlived = expires_at is not None and expires_at <= now
                 row = message_row(txn, message) if state == INFLIGHT else None
                 exhausted = row is not None and row.most is not None and row.most <= row.attempts - row.forgiven
-                after = READY if state in (DELAYED, INFLIGHT) else state
-                kept[DEAD if exhausted else EXPIRED if expired else after] += 1
+                count_due(kept, state, 1, outlived=outlived, exhausted=exhausted)
     return kept
 
 
 def stats(txn: Txn, queue_id: int, now: float) -> QueueStats:
     queue = queue_row(txn, queue_id)
-    kept = counts(txn, queue, now)
-    leased = _leased(txn, queue_id, now)
-    by_worker: dict[str, int] = {}
-    for worker, _ in leased:
-        if worker is not None:
-            by_worker[worker] = by_worker.get(worker, 0) + 1
-    workers = sorted(WorkerRow.unpack(value) for _, value in keys.walk(txn, keys.within(keys.WORKERS, queue_id)))
-    since = [leased_at for _, leased_at in leased]
-    return QueueStats(
-        **dict(zip(STATES, kept, strict=True)),
-        total=sum(kept),
-        by_worker_id=by_worker,
-        leases_by_worker_id={worker.name: worker.leases for worker in workers if worker.leases},
-        last_seen_by_worker_id={worker.name: worker.last_seen for worker in workers if worker.last_seen is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(txn, queue_id, now) if kept[READY] else None,
-        oldest_inflight_age_seconds=max(0.0, now - min(since)) if since else None,
-        average_inflight_age_seconds=max(0.0, now - sum(since) / len(since)) if since else None,
+    workers = (WorkerRow.unpack(value) for _, value in keys.walk(txn, keys.within(keys.WORKERS, queue_id)))
+    return queue_stats(
+        counts(txn, queue, now),
+        now=now,
+        available=_available(txn, queue_id, now),
+        held=_held(txn, queue_id, now),
+        workers=[KnownWorker(*one[:3], 0.0 if one.paused else None) for one in workers],
         dropped=queue.dropped,
         paused=queue.paused,
-        paused_workers=tuple(worker.name for worker in workers if worker.paused),
     )
 
 
@@ -151,23 +139,23 @@ def is_paused(txn: Txn, queue: int, worker: str | None) -> bool:
     return worker is not None and worker_row(txn, queue, worker).paused
 
 
-def _leased(txn: Txn, queue: int, now: float) -> list[tuple[str | None, float]]:
-    """Who holds each current lease, and since when."""
-    found = []
+def _held(txn: Txn, queue: int, now: float) -> Iterator[Held]:
+    """The current leases by worker."""
+    since: dict[str | None, list[float]] = {}
     for key in keys.walk_keys(txn, keys.of_state(keys.DUE, queue, INFLIGHT)):
         due_at, message = keys.timed_parts(key)
         row = message_row(txn, message) if due_at > now else None
         if row is not None and row.leased_at is not None:
-            found.append((row.leased_by, row.leased_at))
-    return found
+            since.setdefault(row.leased_by, []).append(row.leased_at)
+    return (Held(worker, len(times), min(times), sum(times)) for worker, times in since.items())
 
 
-def _oldest_ready_age(txn: Txn, queue: int, now: float) -> float:
-    """Age of the message that has been available longest, counting those that are due but not claimed since."""
+def _available(txn: Txn, queue: int, now: float) -> Iterator[float]:
+    """When those became available that may have waited longest, those included that are due but not claimed since."""
     delayed = (at for at, _, ends in overdue(txn, queue, DELAYED, now) if ends is None or ends > now)
     leased = (at for at, _, _ in overdue(txn, queue, INFLIGHT, now))
     ready = (at for at, _ in by_availability(txn, queue))
-    return max(0.0, now - min(chain(islice(ready, 1), islice(delayed, 1), islice(leased, 1)), default=now))
+    return chain(islice(ready, 1), islice(delayed, 1), islice(leased, 1))
 
 
 def get(txn: Txn, ids: Mint, queue: int, name: str, message_id: str) -> StoredMessage | None:

@@ -13,11 +13,10 @@ from localqueue.stores.archive import (
     ArchivedMessage,
     ArchivedQueue,
     ArchivedRun,
-    ArchivedWorker,
 )
 from localqueue.stores.mongodb.document import stored_message
 from localqueue.stores.mongodb.journal import entries_of
-from localqueue.stores.mongodb.reads import as_record
+from localqueue.stores.mongodb.reads import as_record, known_workers
 from localqueue.stores.port import Subscriptions
 
 if TYPE_CHECKING:
@@ -71,17 +70,7 @@ class _Reading:
     def _queues(self) -> Iterator[ArchivedQueue]:
         for row in self._all("lq_queues", self._mine):
             self._names[row["_id"]] = row["name"]
-            paused = {one["w"]: one["at"] for one in row.get("off", ())}
-            known = {one["w"]: one for one in self._all("lq_workers", {"q": row["_id"]})}
-            workers = tuple(
-                ArchivedWorker(
-                    name,
-                    known.get(name, {}).get("leases", 0),
-                    known.get(name, {}).get("last_seen"),
-                    paused.get(name),
-                )
-                for name in sorted(known.keys() | paused.keys())
-            )
+            workers = tuple(known_workers(row, self._all("lq_workers", {"q": row["_id"]})))
             subscriptions = Subscriptions(row.get("version", 0), tuple(row.get("subscribers", ())))
             yield ArchivedQueue(row["name"], row.get("paused_at"), row.get("dropped", 0), subscriptions, workers)
 

@@ -23,9 +23,8 @@ from pymongo.read_concern import ReadConcern
 
 from localqueue.errors import QueueStoreError
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
-from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import INFLIGHT, from_json, to_json
+from localqueue.stores.engine.row import INFLIGHT, from_json, options_of, to_json
 from localqueue.stores.mongodb.document import Document
 from localqueue.stores.mongodb.reads import Reads
 from localqueue.stores.mongodb.transaction import transact
@@ -47,15 +46,7 @@ def entry_of(note: Note, now: float) -> Document:
     row, message = note.row, note.message
     if message is None:
         return entry(note.type, row.queue, row.key, a=note.attempt, w=note.leased_by, e=note.error)
-    options = rules.kept_options(
-        priority=row.priority,
-        dedupe_key=row.dedupe_key,
-        ordering_key=row.ordering_key,
-        run_id=row.run,
-        headers=message.headers,
-        delay=row.available_at - now,
-        ttl=None if row.expires_at is None else row.expires_at - now,
-    )
+    options = options_of(row, message, now)
     return entry(note.type, row.queue, row.key, b=message.payload, co=message.codec, o=to_json(options))
 
 

@@ -8,7 +8,6 @@ and without waiting for it. The server sends what is said on the channels that s
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,16 +19,15 @@ from pymongo.read_concern import ReadConcern
 
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, READY
-from localqueue.stores.listener import Listener
+from localqueue.stores.listener import Ear, Listener
 from localqueue.stores.mongodb import errors, gate
-from localqueue.stores.mongodb.connection import Server, closed
+from localqueue.stores.mongodb.connection import Server
 from localqueue.stores.mongodb.document import ROOM, RUN, TO_CLAIM, Document, channel, say
 from localqueue.stores.mongodb.reads import Reads
 from localqueue.stores.mongodb.schema import SAID
-from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wake import StoreWaiter, Wake, change_of
 
 _RUNS = object()
-_LOOK_EVERY = 0.1  # seconds, while nothing tells
 _TELL_WITHIN = 0.5  # seconds: whoever waits looks again by himself after a second
 _AWAIT_MS = 1000
 _HISTORY_LOST = (136, 234, 280, 286)
@@ -38,7 +36,7 @@ _INSERTED, _UPDATED = "fullDocument.k", "updateDescription.updatedFields.k"
 
 
 class Ears:
-    """The wakes of one store, one for each kind of channel; the process's listener starts with the first waiter.
+    """An ear of one store for each kind of channel, of which the process's listener is shared.
 
     A store that only looks does without: a listener says something now and then, to hear whether it still hears.
     """
@@ -47,56 +45,35 @@ class Ears:
         self._server = server
         self._namespace = namespace
         self._read_only = read_only
-        self._closed = False
         self.begin()
 
     def begin(self) -> None:
         """Also in a forked child, where nothing of this runs yet."""
-        self._lock = threading.Lock()
-        self._listener: ChangeListener | None = None
-        self._listening: set[str] = set()
-        self.wakes = {kind: Wake(None, self._catch_up) for kind in (TO_CLAIM, ROOM, RUN)}
+        self._of = {kind: Ear(channel(kind, self._namespace), self._join) for kind in (TO_CLAIM, ROOM, RUN)}
 
-    def _catch_up(self) -> float:
-        listener = self._listener
-        return _LOOK_EVERY if listener is None else listener.catch_up()
+    def _join(self) -> ChangeListener | None:
+        server = self._server
+        if self._read_only:
+            return None
+        return ChangeListener.share((ChangeListener, id(server)), lambda: ChangeListener(server))
 
     def touched(self, names: Sequence[Hashable]) -> None:
         """A commit of this store changed these queues."""
-        self.wakes[TO_CLAIM].touched(names)
+        self._of[TO_CLAIM].wake.touched(names)
         self.left(names)
 
     def left(self, names: Sequence[Hashable]) -> None:
         """Messages left these queues, and nothing came."""
-        self.wakes[ROOM].touched(names)
-        self.wakes[RUN].touched((_RUNS,))
+        self._of[ROOM].wake.touched(names)
+        self._of[RUN].wake.touched((_RUNS,))
 
     def open(self, kind: str) -> Wake:
         """The wake of a kind, once the server tells of it."""
-        wake = self.wakes[kind]
-        server = self._server
-        with self._lock:
-            if self._closed:
-                raise closed(server.url)
-            if kind not in self._listening and not self._read_only:
-                if self._listener is None:
-                    key = (ChangeListener, id(server))
-                    self._listener = ChangeListener.share(key, lambda: ChangeListener(server))
-                self._listener.add(channel(kind, self._namespace), wake)
-                self._listening.add(kind)
-        return wake
+        return self._of[kind].open()
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            listener, self._listener = self._listener, None
-            kinds, self._listening = self._listening, set()
-        if listener is not None:
-            for kind in kinds:
-                listener.remove(channel(kind, self._namespace), self.wakes[kind])
-            listener.release()
-        for wake in self.wakes.values():
-            wake.stir()
+        for ear in self._of.values():
+            ear.close()
 
 
 class Notifies(Reads):
@@ -153,14 +130,7 @@ class Notifies(Reads):
         return self._read(queue, work, rules.NEVER)
 
     def listen_run(self, run_id: str) -> StoreWaiter:
-        seen = [self.run(run_id)]
-
-        def check() -> tuple[bool, float]:
-            now = self.run(run_id)
-            changed, seen[0] = now != seen[0], now
-            return changed, rules.NEVER
-
-        return self._waiter(RUN, (_RUNS,), check)
+        return self._waiter(RUN, (_RUNS,), change_of(lambda: self.run(run_id)))
 
     def _waiter(self, kind: str, names: tuple[Hashable, ...], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
         self._require_open()
@@ -253,6 +223,9 @@ class ChangeListener(Listener):
 
     def disconnect(self) -> None:
         self._close()
+
+    def abandon(self) -> None:
+        """The client knows by itself that its process was forked."""
 
     def _close(self) -> None:
         if self._stream is not None:

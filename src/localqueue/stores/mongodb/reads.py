@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from bson.int64 import Int64
@@ -18,6 +18,7 @@ from localqueue.stores.mongodb.connection import Server, closed
 from localqueue.stores.mongodb.document import LIVE, Document, stored_message
 from localqueue.stores.mongodb.schema import ALL, CLAIM
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
+from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
 
 T = TypeVar("T")
 
@@ -66,11 +67,9 @@ def _counts(found: dict[str, list[Document]]) -> list[int]:
     for row in found["kept"]:
         counts[row["_id"]] += row["count"]
     for row in found["overdue"]:
-        state, count = row["_id"]["s"], row["count"]
-        after = READY if state in (DELAYED, INFLIGHT) else state
-        dead = state == INFLIGHT and row["_id"]["exhausted"]
-        counts[state] -= count
-        counts[DEAD if dead else EXPIRED if row["_id"]["outlived"] else after] += count
+        of = row["_id"]
+        exhausted = of["s"] == INFLIGHT and of["exhausted"]
+        count_due(counts, of["s"], row["count"], outlived=of["outlived"], exhausted=exhausted)
     return counts
 
 
@@ -93,27 +92,31 @@ def _stats(server: Server, queue: int, now: float) -> QueueStats:
                  {"$match": due | state}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
           for state in ({"s": INFLIGHT}, {"s": DELAYED} | alive)),
     )  # fmt: skip
-    kept, inflight = _counts(found), found["leased"]
-    workers = list(server.database.lq_workers.find({"q": queue}).sort("w", 1))  # not waited for, so in no snapshot yet
+    workers = list(server.database.lq_workers.find({"q": queue}))  # not waited for, so in no snapshot yet
     row = found["queue"][0] if found["queue"] else {}
     since = [one["due"] for one in found["due"]]
     if found["first"]:
         one_priority = found["first"][0]["p"] == found["last"][0]["p"]
         since.append(found["first"][0]["at"] if one_priority else _oldest_ready(server, ready, now))
-    held = sum(one["count"] for one in inflight)
-    return QueueStats(
-        **dict(zip(STATES, kept, strict=True)),
-        total=sum(kept),
-        by_worker_id={one["_id"]: one["count"] for one in inflight if one["_id"] is not None},
-        leases_by_worker_id={one["w"]: one["leases"] for one in workers if one.get("leases")},
-        last_seen_by_worker_id={one["w"]: one["last_seen"] for one in workers if one.get("last_seen") is not None},
-        oldest_ready_age_seconds=max(0.0, now - min(since, default=now)) if kept[READY] else None,
-        oldest_inflight_age_seconds=max(0.0, now - min(one["first"] for one in inflight)) if held else None,
-        average_inflight_age_seconds=max(0.0, now - sum(one["sum"] for one in inflight) / held) if held else None,
+    return queue_stats(
+        _counts(found),
+        now=now,
+        available=since,
+        held=[Held(one["_id"], one["count"], one["first"], one["sum"]) for one in found["leased"]],
+        workers=known_workers(row, workers),
         dropped=row.get("dropped", 0),
         paused=row.get("paused_at") is not None,
-        paused_workers=tuple(sorted(one["w"] for one in row.get("off", ()))),
     )
+
+
+def known_workers(queue: Document, seen: Iterable[Document]) -> list[KnownWorker]:
+    """The workers of a queue: those who were seen there, and those who are paused."""
+    paused = {one["w"]: one["at"] for one in queue.get("off", ())}
+    known = {one["w"]: one for one in seen}
+    return [
+        KnownWorker(name, known.get(name, {}).get("leases", 0), known.get(name, {}).get("last_seen"), paused.get(name))
+        for name in sorted(known.keys() | paused.keys())
+    ]
 
 
 def _oldest_ready(server: Server, ready: Document, now: float) -> float:

@@ -12,11 +12,11 @@ from localqueue.stores.archive import (
     ArchivedMessage,
     ArchivedQueue,
     ArchivedRun,
-    ArchivedWorker,
 )
 from localqueue.stores.port import Record, Subscriptions
 from localqueue.stores.postgres.journal import journal_event
 from localqueue.stores.postgres.reads import record_of, stored_message
+from localqueue.stores.stats import KnownWorker
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.store import PostgresQueueStore
@@ -75,9 +75,9 @@ class _Reading:
         subscribers: dict[int, list[str]] = {}
         for topic, name in self._all(sql.ARCHIVED_SUBSCRIBERS):
             subscribers.setdefault(topic, []).append(name.decode())
-        workers: dict[int, list[ArchivedWorker]] = {}
+        workers: dict[int, list[KnownWorker]] = {}
         for queue, worker, *rest in self._all(sql.ARCHIVED_WORKERS):
-            workers.setdefault(queue, []).append(ArchivedWorker(worker.decode(), *rest))
+            workers.setdefault(queue, []).append(KnownWorker(worker.decode(), *rest))
         for row, name, paused_at, dropped, version in self._all(sql.ARCHIVED_QUEUES):
             subscriptions = Subscriptions(version, tuple(subscribers.get(row, ())))
             yield ArchivedQueue(name.decode(), paused_at, dropped, subscriptions, tuple(workers.get(row, ())))

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
+from localqueue.message import RunStats
 from localqueue.stores import rules
-from localqueue.stores.listener import Listener
+from localqueue.stores.listener import Ear, Listener
 from localqueue.stores.port import Waiter
 from localqueue.stores.postgres.connection import connect
 from localqueue.stores.postgres.reads import Reads, raw, raw_or_none
-from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wake import StoreWaiter, Wake, change_of
 
-_POLL = 0.1  # seconds between looks when nothing is heard
 _ANSWER_WITHIN = 5.0
 
 
@@ -123,7 +122,6 @@ class PostgresListener(Listener):
             self._close_pipe()
 
     def abandon(self) -> None:
-        """In the child of a fork: let go of the parent's connection without a word to the server."""
         connection = self._connection
         if connection is not None and not connection.closed:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -147,39 +145,15 @@ class Notifies(Reads):
     _wake: Wake
 
     def _start_listening(self) -> None:
-        self._listener: PostgresListener | None = None
-        self._listening = threading.Lock()
-        self._wake = Wake(None, catch_up=self._catch_up)
-
-    def _catch_up(self) -> float:
-        listener = self._listener
-        return _POLL if listener is None else listener.catch_up()
-
-    def _hear(self) -> None:
-        """Listen before looking: what is committed after the look is heard."""
         info = self._listen_info
-        if self._listener is not None or info is None:
-            return
-        with self._listening:
-            if self._listener is None and not self._pool.closed:
-                listener = PostgresListener.share(("postgres", info), lambda: PostgresListener(info))
-                listener.add(self.channel, self._wake)
-                self._listener = listener
 
-    def _forget_listener(self) -> None:
-        """In the child of a fork, which has no thread that listens."""
-        if self._listener is not None:
-            self._listener.abandon()
+        def join() -> PostgresListener | None:
+            return None if info is None else PostgresListener.share(("postgres", info), lambda: PostgresListener(info))
 
-    def _stop_listening(self) -> None:
-        with self._listening:
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.remove(self.channel, self._wake)
-            listener.release()
+        self._ear = Ear(self.channel, join)
+        self._wake = self._ear.wake
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
-        self._hear()
         by = raw_or_none(worker)
 
         def check() -> tuple[bool, float]:
@@ -188,11 +162,9 @@ class Notifies(Reads):
             assert found is not None
             return found[0], rules.NEVER if found[1] is None else found[1]
 
-        return StoreWaiter(self._wake, tuple(map(queue_token, queues)), check)
+        return StoreWaiter(self._ear.open(), tuple(map(queue_token, queues)), check)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
-        self._hear()
-
         def check() -> tuple[bool, float]:
             known = {row: maxsize for name, maxsize in limits.items() if (row := self._find_queue(name)) is not None}
             self._want_to_know(list(known))
@@ -200,20 +172,16 @@ class Notifies(Reads):
             assert found is not None
             return found[0], rules.NEVER if found[1] is None else found[1]
 
-        return StoreWaiter(self._wake, tuple(map(queue_token, limits)), check)
+        return StoreWaiter(self._ear.open(), tuple(map(queue_token, limits)), check)
 
     def listen_run(self, run_id: str) -> Waiter:
-        self._hear()
-        seen = [self.run(run_id)]
-
-        def check() -> tuple[bool, float]:
+        def look() -> RunStats | None:
             queues = self._all(self.sql.QUEUES_OF_RUN, (self.namespace_id, raw(run_id)))
             self._want_to_know([row[0] for row in queues])
-            now = self.run(run_id)
-            changed, seen[0] = now != seen[0], now
-            return changed, rules.NEVER
+            return self.run(run_id)
 
-        return StoreWaiter(self._wake, (run_token(run_id), *map(queue_token, self.queues())), check)
+        wake = self._ear.open()
+        return StoreWaiter(wake, (run_token(run_id), *map(queue_token, self.queues())), change_of(look))
 
     def _want_to_know(self, queues: list[int]) -> None:
         """Have leases in these queues be told of, for a while. One that was opened to look leaves no mark."""

@@ -25,6 +25,7 @@ from localqueue.stores.port import (
 )
 from localqueue.stores.postgres import check
 from localqueue.stores.postgres.connection import Calls
+from localqueue.stores.stats import Held, KnownWorker, queue_stats
 
 _PAGES_OF_A_PART = 100  # by which the ends of a range are found
 _SAMPLE_OF_A_PART = 500  # messages: with fewer on those pages, all of the queue are looked at
@@ -177,35 +178,17 @@ class Reads(Calls):
             counts[becomes % 10] += count
         of_queue = self.sql.here("SELECT paused_at, dropped FROM localqueue.lq_queues WHERE id = $1")
         paused_at, dropped = execute(of_queue, (queue,)).fetchone()
-        inflight = [
-            (text_or_none(by), count, first, total)
-            for by, count, first, total in execute(self.sql.INFLIGHT, (queue, now)).fetchall()
-        ]
-        workers = [
-            (worker.decode(), leases, last_seen, paused)
-            for worker, leases, last_seen, paused in execute(self.sql.WORKERS, (queue,)).fetchall()
-        ]
-        leased = sum(row[1] for row in inflight)
-        return QueueStats(
-            **{name: counts[CODE[name]] for name in STATES},
-            total=sum(counts),
-            by_worker_id={row[0]: row[1] for row in inflight if row[0] is not None},
-            leases_by_worker_id={row[0]: row[1] for row in workers if row[1]},
-            last_seen_by_worker_id={row[0]: row[2] for row in workers if row[2] is not None},
-            oldest_ready_age_seconds=self._oldest_ready_age(execute, queue, now) if counts[0] else None,
-            oldest_inflight_age_seconds=max(0.0, now - min(row[2] for row in inflight)) if leased else None,
-            average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
+        first = execute(self.sql.OLDEST, (queue, 1)).fetchone()
+        workers = execute(self.sql.WORKERS, (queue,)).fetchall()
+        return queue_stats(
+            counts,
+            now=now,
+            available=(first and first[1], *execute(self.sql.FIRST_DUE, (queue, now)).fetchone()),
+            held=[Held(text_or_none(by), *rest) for by, *rest in execute(self.sql.INFLIGHT, (queue, now)).fetchall()],
+            workers=[KnownWorker(name.decode(), *rest) for name, *rest in workers],
             dropped=dropped,
             paused=paused_at is not None,
-            paused_workers=tuple(row[0] for row in workers if row[3] is not None),
         )
-
-    def _oldest_ready_age(self, execute: Execute, queue: int, now: float) -> float:
-        """Age of the message that has been available longest, counting those that are due but not claimed since."""
-        first = execute(self.sql.OLDEST, (queue, 1)).fetchone()
-        (due,) = execute(self.sql.FIRST_DUE, (queue, now)).fetchone()
-        since = [at for at in (None if first is None else first[1], due) if at is not None]
-        return max(0.0, now - min(since)) if since else 0.0
 
     def _prunable(self, queue: int, state: int, until: float) -> int:
         count = "SELECT count(*) FROM localqueue.lq_messages WHERE queue = $1 AND state = $2 AND ended_at <= $3"

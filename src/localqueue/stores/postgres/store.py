@@ -165,8 +165,7 @@ class PostgresQueueStore(KeepsJournal):
             return
         fork.forget(self)
         self._pool.close()
-        self._stop_listening()
-        self._wake.stir()
+        self._ear.close()
 
     # fork: a connection belongs to the process that made it
 
@@ -178,7 +177,7 @@ class PostgresQueueStore(KeepsJournal):
 
     def close_in_child(self) -> None:
         self._pool.abandon()
-        self._forget_listener()
+        self._ear.abandon()
 
     def reopen_in_child(self) -> None:
         self._pool = self._new_pool()

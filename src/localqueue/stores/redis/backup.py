@@ -17,12 +17,11 @@ from localqueue.stores.archive import (
     ArchivedMessage,
     ArchivedQueue,
     ArchivedRun,
-    ArchivedWorker,
 )
 from localqueue.stores.port import Record, Subscriptions
 from localqueue.stores.redis import rows
 from localqueue.stores.redis.connection import Command
-from localqueue.stores.redis.reads import PAUSED, pairs
+from localqueue.stores.redis.reads import known_workers, pairs
 
 if TYPE_CHECKING:
     from localqueue.stores.redis.store import RedisQueueStore
@@ -81,22 +80,13 @@ class _Snapshot:
 
     def _queue(self, name: bytes, settings: list[Any], workers: list[Any], subscribers: list[Any]) -> ArchivedQueue:
         kept, known = pairs(settings), pairs(workers)
-        names = {field[1:] for field in known} | {field[len(PAUSED) :] for field in kept if field.startswith(PAUSED)}
         ordered = sorted(pairs(subscribers).items(), key=lambda pair: int(pair[1]))
         return ArchivedQueue(
             name.decode(),
             rows.real(kept.get(b"paused")),
             int(kept.get(b"dropped", 0)),
             Subscriptions(int(kept.get(b"subs", 0)), tuple(subscriber.decode() for subscriber, _ in ordered)),
-            tuple(
-                ArchivedWorker(
-                    worker.decode(),
-                    int(known.get(b"n" + worker, 0)),
-                    rows.real(known.get(b"s" + worker)),
-                    rows.real(kept.get(PAUSED + worker)),
-                )
-                for worker in sorted(names)
-            ),
+            tuple(known_workers(kept, known)),
         )
 
     def _run(self, run: dict[bytes, bytes]) -> ArchivedRun:

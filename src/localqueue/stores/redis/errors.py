@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from localqueue.errors import (
-    CircularDependency,
     IdTaken,
     LeaseLost,
-    NotWaiting,
     QueueError,
     QueueFull,
     QueueStoreError,
@@ -17,11 +15,9 @@ from localqueue.errors import (
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
     QueueStoreUnavailableError,
-    RecordConflict,
-    RunCancelled,
-    SubscriptionsChanged,
     UnknownMessage,
 )
+from localqueue.stores import refusals
 from localqueue.stores.port import Changes, NewMessage
 
 KeyOf = Callable[[str], bytes]
@@ -102,34 +98,22 @@ def explain(refused: Refused, changes: Changes, key_of: KeyOf, name_of: Callable
             stale = changes.settle[details[0] - 1]
             return LeaseLost(stale.queue, stale.id, stale.token)
         case "RecordConflict":
-            write = changes.records[details[0] - 1]
-            return RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {int.from_bytes(details[1])}, not "
-                f"{write.expect}; nothing was changed"
-            )
+            return refusals.record_conflict(changes.records[details[0] - 1], int.from_bytes(details[1]))
         case "QueueFull":
             queue = _message(changes, details[0], key_of).queue
             return QueueFull(queue, changes.limits[queue].maxsize)
         case "IdTaken":
             return IdTaken(f"message id {_message(changes, details[0], key_of).id} is in use")
         case "RunCancelled":
-            run_id = _message(changes, details[0], key_of).run_id
-            return RunCancelled(f"run {run_id!r} was cancelled: it takes no more messages; use another run_id")
+            return refusals.run_cancelled(_message(changes, details[0], key_of).run_id)
         case "UnknownMessage":
             return _unknown(changes, details[0], details[1], key_of)
         case "NotWaiting":
-            edge = changes.edges[details[0] - 1]
-            state = details[1].decode()
-            return NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
+            return refusals.not_waiting(changes.edges[details[0] - 1], details[1].decode())
         case "CircularDependency":
-            edge = changes.edges[details[0] - 1]
-            return CircularDependency(
-                f"message {edge.dependent!r} can not wait for {edge.upstream!r}, which waits for it itself"
-            )
+            return refusals.circular(changes.edges[details[0] - 1])
         case "SubscriptionsChanged":
-            return SubscriptionsChanged(
-                f"the subscribers of {name_of(details[0])!r} changed while a message was published"
-            )
+            return refusals.subscriptions_changed(name_of(details[0]))
     raise refused
 
 
@@ -142,8 +126,4 @@ def _unknown(changes: Changes, dependent: bytes, upstream: bytes, key_of: KeyOf)
     named = [one for message in changes.enqueue if key_of(message.id) == dependent for one in message.after]
     named += [edge.upstream for edge in changes.edges if key_of(edge.dependent) == dependent]
     which = next((one for one in named if key_of(one) == upstream), "")
-    if not upstream:
-        return UnknownMessage(
-            f"no message {which!r} was ever put into this store; after= takes ids that put() returned"
-        )
-    return UnknownMessage(f"message {which!r} was removed without being acked; nothing can come after it")
+    return refusals.removed(which) if upstream else refusals.never_put(which)

@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from localqueue.stores import rules
-from localqueue.stores.listener import Listener
+from localqueue.stores.listener import Ear, Listener
 from localqueue.stores.port import Waiter
-from localqueue.stores.redis.connection import Connections, send
+from localqueue.stores.redis.connection import send
 from localqueue.stores.redis.reads import Reads
 from localqueue.stores.redis.schema import digest
-from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wake import StoreWaiter, change_of
 
 _ANSWERS_WITHIN = 3.0
 _ANYTHING = b"*"
@@ -71,7 +71,6 @@ class RedisListener(Listener):
             self._send(b"PING")
 
     def abandon(self) -> None:
-        """In a child: the connection and the thread are the parent's."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
@@ -105,45 +104,14 @@ class RedisListener(Listener):
         return None
 
 
-class Ear:
-    """This store's part in the listener that the process shares for one server; it begins with the first waiter."""
-
-    def __init__(self, server: Connections, url: str, channel: bytes) -> None:
-        self._server = server
-        self._url = url
-        self._channel = channel.decode()
-        self._lock = threading.Lock()
-        self._listener: RedisListener | None = None
-        self.wake = Wake(None, catch_up=self._catch_up)
-
-    def open(self) -> None:
-        """Returns when the server tells of changes, or else soon."""
-        if self._listener is not None:
-            return
-        with self._lock:
-            if self._listener is None:
-                listener = RedisListener.share(("redis", self._url), lambda: RedisListener(self._server.new))
-                listener.add(self._channel, self.wake)
-                self._listener = listener
-
-    def _catch_up(self) -> float:
-        listener = self._listener
-        return 0.0 if listener is None else listener.catch_up()  # 0: the store was closed, look and see
-
-    def close(self) -> None:
-        with self._lock:
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.remove(self._channel, self.wake)
-            listener.release()
-
-    def abandon(self) -> None:
-        if self._listener is not None:
-            self._listener.abandon()
-
-
 class Notices(Reads):
+    _url: str
     _ear: Ear
+
+    def _start_listening(self) -> None:
+        key, new = ("redis", self._url), self._server.new
+        self._ear = Ear(self._root.decode(), lambda: RedisListener.share(key, lambda: RedisListener(new)))
+        self._wake = self._ear.wake
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         names = [self._digest(name) for name in queues]
@@ -151,8 +119,7 @@ class Notices(Reads):
         def check() -> tuple[bool, float]:
             return _seen(self._read("look", worker=worker, queues=names)[1])
 
-        self._ear.open()
-        return StoreWaiter(self._wake, [name.decode() for name in names], check)
+        return StoreWaiter(self._ear.open(), [name.decode() for name in names], check)
 
     def listen_capacity(self, limits: Mapping[str, int]) -> Waiter:
         wanted = {self._digest(name): limit for name, limit in limits.items()}
@@ -161,8 +128,7 @@ class Notices(Reads):
             return _seen(self._write("room", again=True, limits=wanted)[1])
 
         self._require_writable()
-        self._ear.open()
-        return StoreWaiter(self._wake, [name.decode() for name in wanted], check)
+        return StoreWaiter(self._ear.open(), [name.decode() for name in wanted], check)
 
     def listen_run(self, run_id: str) -> Waiter:
         run = digest(run_id)
@@ -172,15 +138,8 @@ class Notices(Reads):
                 return self.run(run_id)
             return self._run_stats(run_id, self._write("await_run", again=True, run=run)[1])
 
-        self._ear.open()
-        seen = [look()]
-
-        def check() -> tuple[bool, float]:
-            now = look()
-            changed, seen[0] = now != seen[0], now
-            return changed, rules.NEVER
-
-        return StoreWaiter(self._wake, [run.decode()], check)
+        wake = self._ear.open()
+        return StoreWaiter(wake, [run.decode()], change_of(look))
 
 
 def _seen(answer: Any) -> tuple[bool, float]:

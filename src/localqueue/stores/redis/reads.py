@@ -11,6 +11,7 @@ from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, S
 from localqueue.stores.redis import rows
 from localqueue.stores.redis.namespace import Namespace
 from localqueue.stores.redis.schema import digest
+from localqueue.stores.stats import Held, KnownWorker, queue_stats
 
 PAUSED = b"paused:"  # and the worker
 _PAGE = 2000  # messages a call, so that a long list keeps nobody else waiting for long
@@ -22,6 +23,18 @@ def pairs(flat: list[Any]) -> dict[bytes, Any]:
 
 def most(limit: int | None) -> int:
     return -1 if limit is None else max(limit, 0)
+
+
+def known_workers(settings: dict[bytes, Any], seen: dict[bytes, Any]) -> list[KnownWorker]:
+    """The workers of a queue: those who were seen there, and those who are paused."""
+    names = {field[1:] for field in seen} | {field[len(PAUSED) :] for field in settings if field.startswith(PAUSED)}
+    return [
+        KnownWorker(
+            name.decode(), int(seen.get(b"n" + name, 0)), rows.real(seen.get(b"s" + name)),
+            rows.real(settings.get(PAUSED + name)),
+        )
+        for name in sorted(names)
+    ]  # fmt: skip
 
 
 class Reads(Namespace):
@@ -46,26 +59,16 @@ class Reads(Namespace):
 
     def stats(self, queue: str) -> QueueStats:
         now, found = self._read("stats", queue=self._digest(queue))
-        counts, holders, held, first, since, workers, settings, oldest = found
-        known, settings = pairs(workers), pairs(settings)
-        return QueueStats(
-            **dict(zip(STATES, counts, strict=True)),
-            total=sum(counts),
-            by_worker_id={name.decode(): count for name, count in pairs(holders).items()},
-            leases_by_worker_id={
-                name[1:].decode(): int(value)
-                for name, value in sorted(known.items())
-                if name[:1] == b"n" and int(value)
-            },
-            last_seen_by_worker_id={
-                name[1:].decode(): float(value) for name, value in sorted(known.items()) if name[:1] == b"s"
-            },
-            oldest_ready_age_seconds=max(0.0, now - float(oldest or now)) if counts[0] else None,
-            oldest_inflight_age_seconds=max(0.0, now - float(first)) if held else None,
-            average_inflight_age_seconds=max(0.0, now - float(since) / held) if held else None,
-            dropped=int(settings.get(b"dropped", 0)),
-            paused=b"paused" in settings,
-            paused_workers=tuple(sorted(name[len(PAUSED) :].decode() for name in settings if name.startswith(PAUSED))),
+        counts, held, workers, settings, oldest = found
+        kept = pairs(settings)
+        return queue_stats(
+            counts,
+            now=now,
+            available=(rows.real(oldest),),
+            held=[Held(rows.text(by), count, float(first), float(since)) for by, count, first, since in held],
+            workers=known_workers(kept, pairs(workers)),
+            dropped=int(kept.get(b"dropped", 0)),
+            paused=b"paused" in kept,
         )
 
     def _scan(

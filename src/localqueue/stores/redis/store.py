@@ -16,7 +16,7 @@ from localqueue.stores.redis.connection import Connections, without_password
 from localqueue.stores.redis.errors import Refused, explain
 from localqueue.stores.redis.fast import Fast, flags
 from localqueue.stores.redis.journal import Journal
-from localqueue.stores.redis.notify import Ear, Notices
+from localqueue.stores.redis.notify import Notices
 from localqueue.stores.redis.operations import Operations
 from localqueue.stores.wiring import Wiring
 
@@ -74,8 +74,7 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
 
     def _connect(self) -> None:
         self._server = Connections(self._url, timeout=self._timeout)
-        self._ear = Ear(self._server, self._url, self._root)
-        self._wake = self._ear.wake
+        self._start_listening()
 
     @property
     def url(self) -> str:
@@ -140,7 +139,6 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         self._closed = True
         fork.forget(self)
         self._server.close()
-        self._wake.stir()
         self._ear.close()
 
     # fork: a connection is the parent's; the child lets go of it without a word and makes its own.

@@ -11,7 +11,7 @@ from localqueue.stores.port import Waiter
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import Watch
 from localqueue.stores.sqlite.reads import Reads
-from localqueue.stores.wake import StoreWaiter, Wake
+from localqueue.stores.wake import StoreWaiter, Wake, change_of
 
 _ANY_CHANGE = object()  # waited for by those who can not say which queue will change
 
@@ -46,14 +46,7 @@ class Notifies(Reads):
         return float(connection.execute(sql.NEXT_EXPIRY, (queue, now)).fetchone()[0]) - now
 
     def listen_run(self, run_id: str) -> Waiter:
-        seen = [self.run(run_id)]
-
-        def check() -> tuple[bool, float]:
-            now = self.run(run_id)
-            changed, seen[0] = now != seen[0], now
-            return changed, rules.NEVER
-
-        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), check)
+        return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), change_of(lambda: self.run(run_id)))
 
     def _version(self, names: Iterable[Hashable]) -> Hashable:
         """The ends of the lines of these queues: whatever wakes somebody changes one of them."""

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
-from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, from_json
+from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, INFLIGHT, READY, from_json
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
 from localqueue.stores.sqlite import check
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import Reader
+from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
 
 T = TypeVar("T")
 
@@ -197,9 +198,7 @@ def counts(connection: sqlite3.Connection, queue: int, now: float) -> list[int]:
     until, *kept = connection.execute(sql.COUNTS, (queue,)).fetchone()
     if until <= now:
         for state, outlived, exhausted, count in connection.execute(sql.OVERDUE, (queue, now)).fetchall():
-            kept[state] -= count
-            after = READY if state in (DELAYED, INFLIGHT) else state
-            kept[DEAD if exhausted else EXPIRED if outlived else after] += count
+            count_due(kept, state, count, outlived=bool(outlived), exhausted=bool(exhausted))
     return kept
 
 
@@ -210,33 +209,19 @@ def load(connection: sqlite3.Connection, queue: int, now: float) -> int:
 
 
 def _stats(connection: sqlite3.Connection, queue: int, now: float) -> QueueStats:
-    kept = counts(connection, queue, now)
     (dropped,) = connection.execute("SELECT dropped FROM lq_queues WHERE id = ?", (queue,)).fetchone()
-    inflight = connection.execute(sql.LEASED_BY, (queue, now)).fetchall()
     workers = connection.execute(
-        "SELECT worker, leases, last_seen, paused_at FROM lq_workers WHERE queue = ? ORDER BY worker", (queue,)
+        "SELECT worker, leases, last_seen, paused_at FROM lq_workers WHERE queue = ?", (queue,)
     ).fetchall()
-    leased = sum(row[1] for row in inflight)
-    return QueueStats(
-        **dict(zip(STATES, kept, strict=True)),
-        total=sum(kept),
-        by_worker_id={row[0]: row[1] for row in inflight if row[0] is not None},
-        leases_by_worker_id={row[0]: row[1] for row in workers if row[1]},
-        last_seen_by_worker_id={row[0]: row[2] for row in workers if row[2] is not None},
-        oldest_ready_age_seconds=_oldest_ready_age(connection, queue, now) if kept[READY] else None,
-        oldest_inflight_age_seconds=max(0.0, now - min(row[2] for row in inflight)) if leased else None,
-        average_inflight_age_seconds=max(0.0, now - sum(row[3] for row in inflight) / leased) if leased else None,
+    return queue_stats(
+        counts(connection, queue, now),
+        now=now,
+        available=(_ready_since(connection, queue), *connection.execute(sql.OVERDUE_SINCE, (queue, now)).fetchone()),
+        held=[Held(*row) for row in connection.execute(sql.LEASED_BY, (queue, now)).fetchall()],
+        workers=[KnownWorker(*row) for row in workers],
         dropped=dropped,
         paused=is_paused(connection, queue),
-        paused_workers=tuple(row[0] for row in workers if row[3] is not None),
     )
-
-
-def _oldest_ready_age(connection: sqlite3.Connection, queue: int, now: float) -> float:
-    """Age of the message that has been available longest, counting those that are due but not claimed since."""
-    overdue = connection.execute(sql.OVERDUE_SINCE, (queue, now)).fetchone()
-    since = [at for at in (_ready_since(connection, queue), *overdue) if at is not None]
-    return max(0.0, now - min(since)) if since else 0.0
 
 
 def _ready_since(connection: sqlite3.Connection, queue: int) -> float | None:

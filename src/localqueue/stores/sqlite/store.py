@@ -320,7 +320,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         else:
             source = self._connect()
             try:
-                backup.backup(source, os.fspath(path))
+                backup.publish(os.fspath(path), source.backup)
             finally:
                 source.close()
 

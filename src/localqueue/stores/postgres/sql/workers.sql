@@ -1,1 +1,1 @@
-SELECT worker, leases, last_seen, paused_at FROM localqueue.lq_workers WHERE queue = $1::int ORDER BY worker
+SELECT worker, leases, last_seen, paused_at FROM localqueue.lq_workers WHERE queue = $1::int

@@ -74,21 +74,19 @@ function L.stats(tx, args)
   local queue = args.queue
   local q = L.at(tx, queue)
   local held = call('ZRANGEBYSCORE', q .. 'i', '(' .. L.text(tx.now), '+inf')
-  local leases, by_worker, first, sum = L.fetch(tx.l, held), {}, nil, 0
+  local leases, by_worker, holders = L.fetch(tx.l, held), {}, {}
   for n = 1, #held do
     local l = L.lease_of(leases[n])
-    first, sum = math.min(l.since, first or l.since), sum + l.since
-    if l.by then
-      by_worker[l.by] = (by_worker[l.by] or 0) + 1
+    local one = by_worker[l.by or false] or {l.by or false, 0, l.since, 0}
+    if one[2] == 0 then
+      by_worker[l.by or false], holders[#holders + 1] = one, one
     end
+    one[2], one[3], one[4] = one[2] + 1, math.min(one[3], l.since), one[4] + l.since
   end
-  local workers = {}
-  for worker, count in pairs(by_worker) do
-    workers[#workers + 1] = worker
-    workers[#workers + 1] = count
+  for _, one in ipairs(holders) do
+    one[3], one[4] = L.text(one[3]), L.text(one[4])
   end
   return {
-    L.count_list(tx, queue), workers, #held, L.text(first or 0), L.text(sum), call('HGETALL', q .. 'w'),
-    call('HGETALL', q .. 'q'), oldest_ready(tx, queue),
+    L.count_list(tx, queue), holders, call('HGETALL', q .. 'w'), call('HGETALL', q .. 'q'), oldest_ready(tx, queue),
   }
 end
