@@ -15,12 +15,14 @@ from datetime import UTC
 from typing import Any
 
 import pymongo
+from bson.int64 import Int64
 from pymongo.monitoring import TopologyListener
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreMissingError
+from localqueue.ids import new_secret
+from localqueue.stores import refusals
 from localqueue.stores.mongodb import errors, schema
 from localqueue.stores.mongodb.gate import Looks
 from localqueue.stores.mongodb.transaction import Orphans
@@ -148,7 +150,9 @@ class Server:
                 schema.require_transactions(self.client, self.url)
                 schema.prepare(self.database, self.url)
                 self._prepared = True
-            return schema.namespace(self.database, name)
+            if schema.find_namespace(self.database, name) is None:
+                schema.number(self.database.lq_namespaces, {"name": name}, secret=Int64(new_secret()))
+        return self.find_namespace(name)
 
     def find_namespace(self, name: str) -> tuple[int, int]:
         """The same for one who only looks, and makes nothing."""
@@ -156,8 +160,7 @@ class Server:
             version = schema.version_of(self.database, self.url)
             found = schema.find_namespace(self.database, name) if version else None
         if found is None:
-            what = f"namespace {name!r} in the store" if version else "store"
-            raise QueueStoreMissingError(f"there is no {what} at {self.url!r}", path=self.url)
+            raise refusals.missing(f"namespace {name!r} in the store" if version else "store", self.url)
         return found
 
     def call(self) -> AbstractContextManager[None]:
@@ -211,7 +214,3 @@ def renew_in_child(server: Server) -> None:
     if server.pid != os.getpid():
         _abandoned.append(server.client)
         server.open()
-
-
-def closed(url: str) -> QueueStoreClosedError:
-    return QueueStoreClosedError(f"the store at {url} is closed", path=url)

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from bson.int64 import Int64
+from bson.objectid import ObjectId
 
 from localqueue.ids import Mint
 from localqueue.stores import rules
@@ -132,10 +133,5 @@ def channel(kind: str, namespace: int) -> str:
     return f"{kind}:{namespace}"
 
 
-def say(kind: str, namespace: int, queue: int, stamp: int) -> Document:
-    return {"c": channel(kind, namespace), "q": queue, "t": Int64(stamp)}
-
-
-def say_new(namespace: int, queue: int) -> Document:
-    """Of a new message: nothing was said before."""
-    return {"c": channel(TO_CLAIM, namespace), "q": queue}
+def say(kind: str, namespace: int, queue: int) -> Document:
+    return {"c": channel(kind, namespace), "q": queue, "t": ObjectId()}

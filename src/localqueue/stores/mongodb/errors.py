@@ -10,13 +10,13 @@ from urllib.parse import quote, unquote, urlsplit
 
 from localqueue.errors import (
     PayloadError,
-    QueueStoreClosedError,
     QueueStoreError,
     QueueStoreFullError,
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
     QueueStoreUnavailableError,
 )
+from localqueue.stores import refusals
 
 try:
     import pymongo
@@ -50,20 +50,20 @@ def without_password(url: str) -> str:
     return f"{parts.scheme}://{shown}{parts.path}"
 
 
+def _details(error: BaseException) -> Any:
+    """What the server says about an error, also where the driver wraps it in the report of a bulk write."""
+    details = getattr(error, "details", None) or {}
+    return (details.get("writeErrors") or [details])[0]
+
+
 def code_of(error: BaseException) -> int | None:
-    """The server's code of an error, also where the driver wraps it in the report of a bulk write."""
-    details = getattr(error, "details", None)
-    refused = details.get("writeErrors") if isinstance(details, dict) else None
-    return refused[0].get("code") if refused else getattr(error, "code", None)
+    code: int | None = _details(error).get("code", getattr(error, "code", None))
+    return code
 
 
 def index_of(error: BaseException) -> dict[str, Any]:
     """The fields of the index in which a duplicate was found."""
-    details = getattr(error, "details", None)
-    if not isinstance(details, dict):
-        return {}
-    refused = details.get("writeErrors")
-    found: dict[str, Any] = (refused[0] if refused else details).get("keyPattern") or {}
+    found: dict[str, Any] = _details(error).get("keyPattern") or {}
     return found
 
 
@@ -97,7 +97,7 @@ def translate(error: Exception, url: str) -> Exception:
     if isinstance(error, BSONError):
         return PayloadError(f"MongoDB can not store this value: {error}")
     if isinstance(error, errors.InvalidOperation) and "close" in str(error):
-        return QueueStoreClosedError(f"the store at {url} is closed", path=url)
+        return refusals.closed(url)
     if code in _UNAUTHORIZED:
         return QueueStoreError(f"{where}: the user may not do this; grant it readWrite and dbAdmin ({error})", path=url)
     if code in _TRANSACTION_TOO_LARGE:

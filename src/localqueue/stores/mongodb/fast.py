@@ -14,9 +14,10 @@ from bson.int64 import Int64
 from pymongo import ReturnDocument, UpdateMany, UpdateOne
 
 from localqueue.errors import IdTaken
+from localqueue.stores import refusals
 from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.mongodb import errors, gate
-from localqueue.stores.mongodb.document import ROOM, Document, grouped, new_document, numbers, say, say_new
+from localqueue.stores.mongodb.document import ROOM, TO_CLAIM, Document, grouped, new_document, numbers, say
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import STATES, Changes, Enqueued, Lease, LeaseRequest, NewMessage, Settle
@@ -33,7 +34,7 @@ _NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
 
 def insert(store: MongoDBQueueStore, document: Document) -> bool:
     """Whether a new message is stored; otherwise a journal is kept, or its dedupe key is taken."""
-    document["k"] = say_new(document["n"], document["q"])
+    document["k"] = say(TO_CLAIM, document["n"], document["q"])
     try:
         with store.server.call():
             store.server.messages.insert_one(document)
@@ -59,7 +60,7 @@ def enqueue_one(store: MongoDBQueueStore, message: NewMessage) -> Enqueued | Non
     """None when the message needs a transaction."""
     key = store.ids.key_of(message.id)
     if key is None:
-        raise ValueError(f"{message.id!r} is not an id of this namespace; ids of new messages come from mint()")
+        raise refusals.not_minted(message.id)
     queue, now = store.queue_number(message.queue), store.now()
     state = DELAYED if message.delay > 0 else READY
     expires_at = None if message.ttl is None else now + message.ttl
@@ -101,7 +102,7 @@ def claim_of(
 ) -> Document:
     """What a claim makes of the documents it takes."""
     changed: Document = {"s": INFLIGHT, "due": now + request.timeout, "la": now}
-    changed["k"] = say(ROOM, store.namespace_id, queue, store.ids.reserve())
+    changed["k"] = say(ROOM, store.namespace_id, queue)
     wanted = ("lb", request.leased_by), ("m", request.max_attempts), ("j", 1 if journalled else None)
     changed |= {name: value for name, value in wanted if value is not None}
     return {"$set": changed, "$inc": {"a": 1}, "$unset": {name: "" for name, value in wanted if value is None}}

@@ -86,7 +86,7 @@ class Notifies(Reads):
         soon = self.server.database.lq_wakes.with_options(write_concern=self.server.soon)
         until = time.monotonic() + _TELL_WITHIN
         for kind, queue in what:
-            told = say(kind, self.namespace_id, queue, self.ids.reserve())
+            told = say(kind, self.namespace_id, queue)
             with suppress(PyMongoError), errors.deadline(until):
                 soon.update_one(SAID, {"$set": {"k": told}})
 

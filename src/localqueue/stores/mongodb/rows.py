@@ -17,8 +17,8 @@ from bson.int64 import Int64
 from pymongo import DeleteOne, UpdateOne
 from pymongo.errors import OperationFailure
 
-from localqueue.errors import IdTaken, RecordConflict
-from localqueue.stores import rules
+from localqueue.errors import IdTaken
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
@@ -39,7 +39,6 @@ from localqueue.stores.mongodb.document import (
     plain,
     row_of,
     say,
-    say_new,
     stored_message,
 )
 from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
@@ -336,9 +335,9 @@ class MongoRows:
         gone = dict.fromkeys(CHANGEABLE - fields.keys(), "")
         if row.state != before:
             if row.state in (READY, DELAYED):
-                fields["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
+                fields["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue)
             elif before in (READY, BLOCKED):
-                fields["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
+                fields["k"] = say(ROOM, self.store.namespace_id, row.queue)
         if self.journalled:
             fields["j"] = 1
         else:
@@ -381,7 +380,7 @@ class MongoRows:
         for document in documents:
             if document["q"] not in self._heard:
                 self._heard.add(document["q"])
-                document["k"] = say_new(document["n"], document["q"])
+                document["k"] = say(TO_CLAIM, document["n"], document["q"])
             if self.journalled:
                 document["j"] = 1
         with self._refusals():
@@ -421,19 +420,18 @@ class MongoRows:
         known = {(one["k"], one["key"]): int(one["version"]) for one in found}
         last: dict[tuple[str, str], Any] = {}
         versions = []
-        for kind, key, value, expect in writes:
+        for write in writes:
+            kind, key, value, expect = write
             version = known.get((kind, key), 0)
             if expect is not None and version != expect:
-                raise RecordConflict(
-                    f"record {key!r} of kind {kind!r} is in version {version}, not {expect}; nothing was changed"
-                )
+                raise refusals.record_conflict(write, version)
             named = {**mine, "k": kind, "key": key}
             version = known[kind, key] = 0 if value is None else self.ids.reserve()
             fields = {"v": value, "version": Int64(version), "at": now}
             last[kind, key] = DeleteOne(named) if value is None else UpdateOne(named, {"$set": fields}, upsert=True)
             versions.append(version)
         for kind_of_write in (DeleteOne, UpdateOne):
-            some = [write for write in last.values() if isinstance(write, kind_of_write)]
+            some = [one for one in last.values() if isinstance(one, kind_of_write)]
             if some:
                 records.bulk_write(some, session=self.session)
         return versions

@@ -24,12 +24,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from bson.int64 import Int64
 from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
-from localqueue.ids import new_secret
 
 VERSION = 1
 _EXISTS = 48
@@ -117,30 +115,12 @@ def prepare(database: Any, url: str) -> None:
     database.lq_schema.update_one({"_id": "version"}, {"$max": {"version": VERSION}}, upsert=True)
 
 
-def namespace(database: Any, name: str) -> tuple[int, int]:
-    """Number and secret of a namespace, made on first use."""
-    known = find_namespace(database, name)
-    if known is None:
-        _number(database.lq_namespaces, {"name": name}, secret=Int64(new_secret()))
-        known = find_namespace(database, name)
-        assert known is not None
-    return known
-
-
 def find_namespace(database: Any, name: str) -> tuple[int, int] | None:
     found = database.lq_namespaces.find_one({"name": name})
     return None if found is None else (int(found["_id"]), int(found["secret"]))
 
 
-def queue(database: Any, namespace_id: int, name: str) -> int:
-    """The number of a queue, made on first use."""
-    named = {"n": namespace_id, "name": name}
-    if database.lq_queues.find_one(named) is None:
-        _number(database.lq_queues, named)
-    return int(database.lq_queues.find_one(named)["_id"])
-
-
-def _number(collection: Any, named: dict[str, Any], **more: Any) -> None:
+def number(collection: Any, named: dict[str, Any], **more: Any) -> None:
     """Give something the next number, unless another process is quicker."""
     counter = collection.database.lq_schema.find_one_and_update(
         {"_id": f"numbers of {collection.name}"},

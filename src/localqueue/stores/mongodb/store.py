@@ -101,17 +101,14 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         return self.server.clock() if self._clock is None else self._clock()
 
     def _require_usable(self) -> None:
-        if self.read_only:
-            self._require_writable()
-        if not self._finalizer.alive:
-            raise connection.closed(self.url)
+        self._require_writable()
+        self._require_open()
 
     def queue_number(self, name: str) -> int:
         """The number of a queue, made on first use: beside a transaction, which may not be able to see it."""
-        known = self.queue_ids.get(name)
-        if known is None:
+        while (known := self._find_queue(name)) is None:
             with self.server.call():
-                known = self._learn_queue(name, schema.queue(self.server.database, self.namespace_id, name))
+                schema.number(self.server.queues, {"n": self.namespace_id, "name": name})
         return known
 
     # the three write verbs
@@ -184,7 +181,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         """Claim down the ready index, after settling the timers that have passed."""
         self._require_usable()
-        queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
+        queue = self._find_queue(request.queue)
         if queue is None:
             return []
         looks, messages = self.server.looks, list[StoredMessage]()
