@@ -35,7 +35,7 @@ _DRIFT = 0.5  # between the two clocks of this machine: it was suspended, or som
 _SHORTEST_SILENCE = 5.0  # seconds; a listener is silent for some of them
 
 _servers: dict[tuple[str, float], Server] = {}
-_lock = threading.RLock()
+lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
 
 
@@ -131,13 +131,15 @@ class Server:
             raise ValueError(f"can not open {self.url}: {error}") from error
         name = self.client.get_default_database(DEFAULT_DATABASE).name
         self.safe = WriteConcern(w="majority", j=True)
-        self.soon = WriteConcern(w=1, j=False)
         self.database: Any = self.client.get_database(
             name, write_concern=self.safe, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
         self.snapshot = ReadConcern("snapshot")
         self.messages: Any = self.database.lq_messages
         self.queues: Any = self.database.lq_queues
+        soon = WriteConcern(w=1, j=False)  # for what need not outlive a crash of the server
+        self.workers: Any = self.database.get_collection("lq_workers", write_concern=soon)
+        self._wakes: Any = self.database.get_collection("lq_wakes", write_concern=soon)
 
     def _ask(self) -> float:
         with self.call():
@@ -175,6 +177,10 @@ class Server:
         """The collection, read at one moment however long that takes."""
         return collection.with_options(read_concern=self.snapshot)
 
+    def tell(self, what: dict[str, Any]) -> None:
+        """Have listeners hear what no message tells them."""
+        self._wakes.update_one(schema.SAID, {"$set": {"k": what}})
+
     def close(self) -> None:
         self.orphans.end()
         self.client.close()
@@ -182,7 +188,7 @@ class Server:
 
 def acquire(url: str, timeout: float) -> Server:
     """The server at an address; each `acquire` wants a `release`."""
-    with _lock:
+    with lock:
         server = _servers.get((url, timeout))
         if server is None:
             server = _servers[url, timeout] = Server(url, timeout)
@@ -191,22 +197,14 @@ def acquire(url: str, timeout: float) -> Server:
 
 
 def release(server: Server) -> None:
-    with _lock:
+    with lock:
         server.users -= 1
         if server.users == 0:
             _servers.pop((server.address, server.timeout), None)
             server.close()
 
 
-# fork: nobody opens or closes a client meanwhile; the child opens its own
-
-
-def hold() -> None:
-    _lock.acquire()
-
-
-def go_on() -> None:
-    _lock.release()
+# fork: nobody opens or closes a client meanwhile, because the forking one holds the lock; the child opens its own
 
 
 def renew_in_child(server: Server) -> None:

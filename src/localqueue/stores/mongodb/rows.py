@@ -66,6 +66,7 @@ class MongoRows:
         self.server = store.server
         self.messages = store.server.messages
         self.database = store.server.database
+        self.queue, self.find_queue, self.queue_name = store.queue_number, store._find_queue, store.name_of_queue
         self.looked = store.journalled  # at the journal's switch
         self.journalled = self.looked and is_kept(store, session, first=True)
         self.timers: dict[int, float] = {}
@@ -76,15 +77,6 @@ class MongoRows:
         self._heard: set[int] = set()  # queues of which a new message tells
 
     # queues
-
-    def queue(self, name: str) -> int:
-        return self.store.queue_number(name)
-
-    def find_queue(self, name: str) -> int | None:
-        return self.store._find_queue(name)
-
-    def queue_name(self, queue: int) -> str:
-        return self.store.name_of_queue(queue)
 
     def change_queue(self, queue: int, update: Document) -> Document:
         """What was known of a queue. One that was made after this transaction began can not be seen by it."""

@@ -276,10 +276,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         self._change_worker(self.queue_number(queue), worker_id, update)
 
     def _change_worker(self, queue: int, worker: str, update: Document) -> None:
-        """One statement, and nothing that has to outlive a crash of the server."""
-        workers = self.server.database.lq_workers.with_options(write_concern=self.server.soon)
         with self.server.call():
-            workers.update_one({"q": queue, "w": worker}, update, upsert=True)
+            self.server.workers.update_one({"q": queue, "w": worker}, update, upsert=True)
 
     def backup(self, path: str) -> None:
         self._require_open()
@@ -299,14 +297,14 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
     # fork: the child neither uses nor closes what it inherited
 
     def hold_for_fork(self) -> None:
-        connection.hold()
+        connection.lock.acquire()
 
     def go_on_after_fork(self) -> None:
-        connection.go_on()
+        connection.lock.release()
 
     def close_in_child(self) -> None:
         connection.renew_in_child(self.server)
 
     def reopen_in_child(self) -> None:
-        connection.go_on()
+        connection.lock.release()
         self.ears.begin()
