@@ -253,6 +253,11 @@ def check_state(state: str | None) -> None:
         raise ValueError(f"there is no state {state!r}; a message is one of {', '.join(STATES)}")
 
 
+def check_ended(state: str) -> None:
+    if state not in ENDED:
+        raise ValueError(f"only dead, expired or cancelled messages can be pruned, not {state!r}")
+
+
 def check_parts(parts: int) -> None:
     if parts < 1:
         raise ValueError(f"parts must be at least 1, not {parts}")

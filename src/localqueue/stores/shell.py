@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from localqueue.errors import QueueStoreReadOnlyError
-from localqueue.ids import Mint
+from localqueue.errors import IdTaken, QueueStoreReadOnlyError
+from localqueue.ids import IdRange, Mint
 from localqueue.stores import rules
-from localqueue.stores.port import StoredMessage, Transition
+from localqueue.stores.port import Payload, RecordWrite, StoredMessage, Transition
 
 
 class _Watched(threading.local):
@@ -81,6 +81,18 @@ class Shell(ABC):
                 path=self.url,
             )
 
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
+    ) -> tuple[Sequence[str], float]:
+        self._require_writable()
+        while True:
+            first = self.ids.reserve(len(payloads))
+            keys = range(first, first + len(payloads))
+            try:
+                return IdRange(self.ids, keys), self._put_batch(queue, keys, payloads, codec, records)
+            except IdTaken:  # another process minted one of these keys
+                continue
+
     # calls of the port that differ in a word
 
     def subscribe(self, topic: str, subscriber: str) -> bool:
@@ -117,6 +129,18 @@ class Shell(ABC):
     def splits(self, queue: str, parts: int) -> list[str]:
         rules.check_parts(parts)
         return self._splits(queue, parts)
+
+    @abstractmethod
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
+        """The time at which messages without options were stored under these keys. The records come first, so that a
+        batch that is refused costs little."""
 
     @abstractmethod
     def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool: ...

@@ -123,6 +123,12 @@ class OperationsContract:
         assert store.purge("unknown") == 0
         assert store.requeue("unknown") == 0
 
+    def test_what_is_still_in_delivery_can_not_be_pruned(self, store: QueueStore) -> None:
+        put(store)
+        with pytest.raises(ValueError, match="'ready'"):
+            store.prune("jobs", state="ready", older_than=0)
+        assert counts(store) == {"ready": 1}
+
     def test_purge_removes_every_message_with_its_keys_and_workers(self, store: QueueStore) -> None:
         upstream = put(store, "other")
         put(store, dedupe_key="d", ordering_key="k")

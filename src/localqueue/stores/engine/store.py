@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from localqueue.events.journal import JournalEvent
+from localqueue.stores import rules
 from localqueue.stores.engine import operations
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.row import CODE
@@ -20,11 +22,22 @@ class EngineStore(Shell):
     """A store whose commits the engine decides. What concerns many messages is done in pieces, a transaction each, so
     that others come between."""
 
+    def __init__(self, *, namespace: str, durability: str = "process", read_only: bool = False) -> None:
+        super().__init__(namespace=namespace, durability=durability, read_only=read_only)
+        self.queue_ids: dict[str, int] = {}
+
     @abstractmethod
     def now(self) -> float: ...
-    @abstractmethod
     def _find_queue(self, name: str) -> int | None:
         """The number of a queue, if it is there."""
+        known = self.queue_ids.get(name)
+        if known is None and (known := self._look_up_queue(name)) is not None:
+            self.queue_ids[name] = known
+        return known
+
+    @abstractmethod
+    def _look_up_queue(self, name: str) -> int | None:
+        """The number of a queue, as the store has it."""
 
     @abstractmethod
     def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
@@ -34,6 +47,13 @@ class EngineStore(Shell):
     @abstractmethod
     def _prunable(self, queue: int, state: int, until: float) -> int:
         """How many messages left delivery for a state until then."""
+
+    @abstractmethod
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]: ...
+
+    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
+        number = None if queue is None else self._find_queue(queue)
+        return [] if queue is not None and number is None else self._events(max(after, 0), limit, number)
 
     def _settle_one(self, one: Settle) -> bool:
         return self._write(lambda unit: apply(unit, Changes(settle=(one,), strict=False)), [one.queue]).settled[0]
@@ -53,6 +73,7 @@ class EngineStore(Shell):
         )
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
+        rules.check_ended(state)
         if not dry_run:
             self._require_writable()
         number, until = self._find_queue(queue), self.now() - older_than

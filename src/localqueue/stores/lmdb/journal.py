@@ -93,9 +93,7 @@ def _let_go(txn: Txn, namespace: int, switch: Switch, now: float, most: int) -> 
 
 def events(txn: Txn, ids: Mint, namespace: int, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
     names: dict[int, str] = {}
-    entries = keys.walk(
-        txn, keys.within(keys.JOURNAL, namespace), keys.entry(keys.JOURNAL, namespace, max(after, 0) + 1)
-    )
+    entries = keys.walk(txn, keys.within(keys.JOURNAL, namespace), keys.entry(keys.JOURNAL, namespace, after + 1))
     wanted = (entry for entry in entries if queue is None or _ENTRY.unpack_from(entry[1])[2] == queue)
     return [_event(txn, ids, names, key, value) for key, value in islice(wanted, limit)]
 

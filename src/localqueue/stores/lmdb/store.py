@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from localqueue.errors import IdTaken, QueueStoreClosedError, QueueStoreMissingError
+from localqueue.errors import QueueStoreClosedError, QueueStoreMissingError
 from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
@@ -81,7 +81,6 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             raise
         self.ids = Mint(self._secret)
-        self.queue_ids: dict[str, int] = {}
         connection.remember(self)
 
     def _missing(self, what: str = "store") -> QueueStoreMissingError:
@@ -140,23 +139,21 @@ class LMDBQueueStore(EngineStore):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
         def work(unit: Unit) -> float:
-            unit.rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
-            commit.apply(unit, Changes(enqueue=messages))
+            unit.rows.write_records(records, unit.now)
+            new = zip(map(self.ids.id_of, keys), payloads, strict=True)
+            commit.apply(unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new]))
             return unit.now
 
-        while True:
-            ids = self.mint(len(payloads))
-            messages = [
-                NewMessage(new_id, queue, payload, codec) for new_id, payload in zip(ids, payloads, strict=True)
-            ]
-            try:
-                return ids, self._write(work)
-            except IdTaken:
-                continue
+        return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
@@ -212,14 +209,9 @@ class LMDBQueueStore(EngineStore):
         self._require_open()
         return self._environment.read(work)
 
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            value = self._read(lambda txn: txn.get(keys.named(keys.QUEUE_IDS, self.namespace_id, name)))
-            if value is None:
-                return None
-            known = self.queue_ids[name] = keys.last_number(value)
-        return known
+    def _look_up_queue(self, name: str) -> int | None:
+        value = self._read(lambda txn: txn.get(keys.named(keys.QUEUE_IDS, self.namespace_id, name)))
+        return None if value is None else keys.last_number(value)
 
     def _read_queue(self, name: str, work: Callable[[Txn, int], T], missing: T) -> T:
         """Read about a queue in one snapshot; a queue that nobody has used yet is simply empty."""
@@ -306,11 +298,8 @@ class LMDBQueueStore(EngineStore):
     def journal_enabled(self) -> bool:
         return self._read(lambda txn: journal.Switch.read(txn, self.namespace_id).enabled)
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if queue is not None and wanted is None:
-            return []
-        return self._read(lambda txn: journal.events(txn, self.ids, self.namespace_id, after, limit, wanted))
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
+        return self._read(lambda txn: journal.events(txn, self.ids, self.namespace_id, after, limit, queue))
 
     def journal_span(self) -> tuple[int, int]:
         return self._read(lambda txn: journal.span(txn, self.namespace_id))

@@ -128,14 +128,12 @@ class KeepsJournal(Reads):
         with self._call():
             return is_kept(self)
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if limit == 0 or (queue is not None and wanted is None):
-            return []
-        query = entries_of(self.namespace_id, after) | ({} if wanted is None else {"q": wanted})
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
+        query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})
         with self._call(long=True):
-            found = list(self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0))
-        return [self._event(entry) for entry in found]
+            found = self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0)
+            entries = list(found) if limit != 0 else []
+        return [self._event(entry) for entry in entries]
 
     def _event(self, entry: Document) -> JournalEvent:
         get = entry.get

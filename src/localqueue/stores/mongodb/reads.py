@@ -130,7 +130,6 @@ class Reads(EngineStore):
 
     server: Server
     namespace_id: int
-    queue_ids: dict[str, int]
     _queue_names: dict[int, str]
     _finalizer: weakref.finalize[..., Any]
 
@@ -142,15 +141,10 @@ class Reads(EngineStore):
         if not self._finalizer.alive:
             raise refusals.closed(self.url)
 
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            with self._call():
-                found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
-            if found is None:
-                return None
-            known = self.queue_ids[name] = int(found["_id"])
-        return known
+    def _look_up_queue(self, name: str) -> int | None:
+        with self._call():
+            found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
+        return None if found is None else int(found["_id"])
 
     def name_of_queue(self, number: int) -> str:
         known = self._queue_names.get(number)

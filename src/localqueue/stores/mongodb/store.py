@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pymongo
 
 from localqueue.errors import IdTaken, QueueStoreError
-from localqueue.ids import IdRange, Mint
+from localqueue.ids import Mint
 from localqueue.stores import fork
 from localqueue.stores.engine import leases
 from localqueue.stores.engine.commit import apply
@@ -89,7 +89,6 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             connection.release(self.server)
             raise
         self.ids = Mint(secret)
-        self.queue_ids: dict[str, int] = {}
         self._queue_names: dict[int, str] = {}
         self.journalled = False  # as far as is known: the server knows better, see journal.py
         self.ears = Ears(self.server, self.namespace_id, read_only=read_only)
@@ -151,27 +150,24 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         ids, now = self.put_batch(queue, [payload], codec)
         return ids[0], now
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
-        self._require_usable()
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
         number = self.queue_number(queue)
 
-        def put(unit: Unit) -> tuple[range, float]:
+        def put(unit: Unit) -> float:
             rows = rows_of(unit)
-            first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
-            rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
+            rows.write_records(records, unit.now)
             rows.insert_plain(number, keys, payloads, codec, unit.now)
             unit.changed_queues.add(number)
-            return keys, unit.now
+            return unit.now
 
-        while True:
-            try:
-                keys, now = self._write(put)
-                return IdRange(self.ids, keys), now
-            except IdTaken:
-                continue
+        return self._write(put)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         self._require_usable()

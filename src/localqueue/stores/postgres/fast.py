@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.errors import IdTaken, QueueStoreUnavailableError
-from localqueue.ids import IdRange
+from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores import rules
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.row import CODE, READY
@@ -145,38 +144,21 @@ class FastPaths(Writer):
         self._wake.touched((mark,))
         return self.ids.id_of(key), as_float8(result.get_value(0, 0))[0]
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
-        self._require_writable()
-        row = self._queue_id(queue)
-        mark = queue_token(queue)
-        bodies = raw_payloads(payloads)
-        while True:
-            first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
-            try:
-                if len(payloads) < COPY_FROM and not records:
-                    values = (self._given_now(), row, codec, list(keys), *bodies)
-                    at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
-                    self._wake.touched((mark,))
-                else:
-                    at = self._copy_batch(row, keys, bodies, codec, mark, records)
-                return IdRange(self.ids, keys), at
-            except IdTaken:
-                continue
-
-    def _copy_batch(
+    def _put_batch(
         self,
-        queue: int,
+        queue: str,
         keys: range,
-        bodies: tuple[list[bytes], list[bool]],
+        payloads: Sequence[Payload],
         codec: str | None,
-        mark: str,
         records: Sequence[RecordWrite],
     ) -> float:
-        """Records come first: a batch that is refused then costs little, and one that another writer is about to write
-        waits."""
+        row, mark = self._queue_id(queue), queue_token(queue)
+        bodies, are_text = raw_payloads(payloads)
+        if len(payloads) < COPY_FROM and not records:
+            values = (self._given_now(), row, codec, list(keys), bodies, are_text)
+            at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
+            self._wake.touched((mark,))
+            return at
 
         def work(unit: Unit) -> float:
             rows = rows_of(unit)
@@ -185,9 +167,9 @@ class FastPaths(Writer):
                 rows.write_records(records, unit.now)
             if not keys:
                 return unit.now
-            same = {"queue": queue, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
+            same = {"queue": row, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
             columns = {name: [value] * len(keys) for name, value in same.items()}
-            rows.copy(columns | {"key": keys, "payload": bodies[0], "is_text": bodies[1]})
+            rows.copy(columns | {"key": keys, "payload": bodies, "is_text": are_text})
             return unit.now
 
         return self._write(work)

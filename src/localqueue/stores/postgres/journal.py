@@ -59,12 +59,9 @@ class KeepsJournal(FastPaths):
         row = self._one(find, (self.namespace_id,))
         return row is not None and bool(row[0])
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if queue is not None and wanted is None:
-            return []
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         statement = self.sql.JOURNAL_EVENTS if queue is None else self.sql.JOURNAL_EVENTS_OF_QUEUE
-        rows = self._all(statement, (self.namespace_id if wanted is None else wanted, max(after, 0), limit))
+        rows = self._all(statement, (self.namespace_id if queue is None else queue, after, limit))
         return [journal_event(self.ids, row) for row in rows]
 
     def journal_span(self) -> tuple[int, int]:

@@ -132,17 +132,11 @@ class Reads(Calls):
 
     ids: Mint
     namespace_id: int
-    queue_ids: dict[str, int]
     queue_names: dict[int, str]
 
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            row = self._one(self.sql.FIND_QUEUE, (self.namespace_id, raw(name)))
-            if row is None:
-                return None
-            known = self.queue_ids[name] = row[0]
-        return known
+    def _look_up_queue(self, name: str) -> int | None:
+        row = self._one(self.sql.FIND_QUEUE, (self.namespace_id, raw(name)))
+        return None if row is None else int(row[0])
 
     def get(self, queue: str, message_id: str) -> StoredMessage | None:
         row, key = self._find_queue(queue), self.ids.key_of(message_id)

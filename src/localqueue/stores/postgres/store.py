@@ -87,7 +87,6 @@ class PostgresQueueStore(KeepsJournal):
         self.namespace_id, secret = self._patiently(self._find_or_make)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
         self.ids = Mint(secret)
-        self.queue_ids: dict[str, int] = {}
         self.queue_names: dict[int, str] = {}
         self._prepare_fast_paths(pooled=self._pooled)
         self.place: tuple[Any, ...] | None = None  # which database on which server, once somebody has asked

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.errors import QueueStoreUnavailableError
-from localqueue.ids import IdRange
+from localqueue.errors import IdTaken, QueueStoreUnavailableError
 from localqueue.stores.port import (
     Changes,
     Committed,
@@ -45,23 +44,25 @@ class Fast(Namespace):
         self._wake.touched((queue.decode(),))
         return Committed([Enqueued("stored", "ready", float(now))])
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
         name, bodies = self._queue(queue), [rows.tail(payload, codec) for payload in payloads]
         writes, _ = rows.record_writes(self.ids, records)
-        while True:
-            first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
-            batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
-            try:
-                now, _ = self._write("put_batch", batch=batch, records=writes)
-                break
-            except Refused as refused:
-                if refused.name != "IdTaken":
-                    raise explain(refused, Changes(records=records), self._key, self._name_of) from None
+        batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
+        try:
+            now, _ = self._write("put_batch", batch=batch, records=writes)
+        except Refused as refused:
+            if refused.name == "IdTaken":
+                raise IdTaken("a message id of this batch is in use") from None
+            raise explain(refused, Changes(records=records), self._key, self._name_of) from None
         self._wake.touched((name.decode(),))
-        return IdRange(self.ids, keys), now
+        return now
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         if self._watched.seen is not None:  # what the ack sets free is told by the longer call only

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localqueue.errors import DedupeKeyInUse
-from localqueue.stores import rules
+from localqueue.stores import refusals, rules
 from localqueue.stores.redis.errors import Refused
 from localqueue.stores.redis.namespace import Namespace
 from localqueue.stores.redis.schema import digest
@@ -27,16 +26,12 @@ class Operations(Namespace):
             _, requeued = self._write("requeue", queue=self._digest(queue), keys=keys, delay=delay)
         except Refused as refused:
             key, dedupe_key = refused.details
-            raise DedupeKeyInUse(
-                f"message {self._id_of(key)} can not return to queue {queue!r}: a live message has its dedupe "
-                f"key {dedupe_key.decode()!r}; settle that one first"
-            ) from None
+            raise refusals.dedupe_key_in_use(self._id_of(key), queue, dedupe_key.decode()) from None
         self._touched(queue)
         return int(requeued)
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
-        if state not in rules.ENDED:
-            raise ValueError(f"only dead, expired or cancelled messages can be pruned, not {state!r}")
+        rules.check_ended(state)
         name = self._digest(queue)
         if dry_run:
             return int(self._read("prunable", queue=name, state=state, older_than=older_than)[1])

@@ -45,13 +45,9 @@ class KeepsJournal(Reads):
 
         return self._reader.run(work)
 
-    def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
-        wanted = None if queue is None else self._find_queue(queue)
-        if queue is not None and wanted is None:
-            return []
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         base = self.namespace_id << SEQ_BITS
-        most = -1 if limit is None else limit
-        bounds = (base + max(after, 0), base + (1 << SEQ_BITS), wanted, most)
+        bounds = (base + after, base + (1 << SEQ_BITS), queue, -1 if limit is None else limit)
         rows = self._reader.run(lambda c: c.execute(sql.JOURNAL_EVENTS, bounds).fetchall())
         return [
             JournalEvent(

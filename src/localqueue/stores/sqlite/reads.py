@@ -27,20 +27,14 @@ class Reads(EngineStore):
 
     path: str
     namespace_id: int
-    queue_ids: dict[str, int]
     _reader: Reader
     _clock: Callable[[], float]
 
     def now(self) -> float:
         return self._clock()
 
-    def _find_queue(self, name: str) -> int | None:
-        known = self.queue_ids.get(name)
-        if known is None:
-            known = self._reader.run(lambda connection: find_queue(connection, self.namespace_id, name))
-            if known is not None:
-                self.queue_ids[name] = known
-        return known
+    def _look_up_queue(self, name: str) -> int | None:
+        return self._reader.run(lambda connection: find_queue(connection, self.namespace_id, name))
 
     def _read(self, name: str, work: Callable[[sqlite3.Connection, int], T], missing: T) -> T:
         queue = self._find_queue(name)

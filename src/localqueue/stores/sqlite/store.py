@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from localqueue.errors import IdTaken, QueueStoreMissingError
-from localqueue.ids import IdRange, Mint
+from localqueue.errors import QueueStoreMissingError
+from localqueue.ids import Mint
 from localqueue.stores import fork
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
@@ -133,7 +133,6 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def _begin(self, namespace: int, secret: int) -> None:
         self.namespace_id = namespace
         self.ids = Mint(secret)
-        self.queue_ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
         self._wake = Wake(None if self._watch is None else self._version)
@@ -203,25 +202,23 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         self._wake.touched((queue,))
         return self.ids.id_of(key), now
 
-    def put_batch(
-        self, queue: str, payloads: Sequence[Payload], codec: str | None, *, records: Sequence[RecordWrite] = ()
-    ) -> tuple[Sequence[str], float]:
-        def work(unit: Unit) -> tuple[range, float]:
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
+        def work(unit: Unit) -> float:
             rows = _rows_of(unit)
-            rows.write_records(records, unit.now)  # first, so that a batch that is refused costs little
-            first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
+            rows.write_records(records, unit.now)
             number = rows.queue(queue)
             unit.changed_queues.add(number)
             fast.insert_batch(rows, unit.now, number, payloads, codec, keys)
-            return keys, unit.now
+            return unit.now
 
-        while True:
-            try:
-                keys, now = self._write(work)
-                return IdRange(self.ids, keys), now
-            except IdTaken:
-                continue
+        return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         key = self.ids.key_of(message_id)
