@@ -15,9 +15,9 @@ from pymongo import ReturnDocument, UpdateMany, UpdateOne
 
 from localqueue.errors import IdTaken
 from localqueue.stores import refusals
-from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY, Row
+from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY
 from localqueue.stores.mongodb import errors, gate
-from localqueue.stores.mongodb.document import ROOM, TO_CLAIM, Document, grouped, new_document, numbers, say
+from localqueue.stores.mongodb.document import ROOM, TO_CLAIM, Document, grouped, numbers, say, simple, to_fields
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
 from localqueue.stores.port import STATES, Changes, Enqueued, Lease, LeaseRequest, NewMessage, Settle
@@ -63,12 +63,10 @@ def enqueue_one(store: MongoDBQueueStore, message: NewMessage) -> Enqueued | Non
         raise refusals.not_minted(message.id)
     queue, now = store.queue_number(message.queue), store.now()
     state = DELAYED if message.delay > 0 else READY
-    expires_at = None if message.ttl is None else now + message.ttl
-    row = Row(key, queue, state, message.priority, now, now + message.delay, 0, expires_at)
-    row.dedupe_key = message.dedupe_key
-    if not insert(store, new_document(store.namespace_id, row, message)):
+    document = simple(store.namespace_id, key, queue, state, message, now)
+    if not insert(store, document):
         return None
-    store.server.looks.timer(queue, row.due_at)
+    store.server.looks.timer(queue, document.get("due"))
     store.ears.touched((message.queue,))
     return Enqueued("stored", STATES[state], now)
 
@@ -101,11 +99,11 @@ def claim_of(
     store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: float, *, journalled: bool = False
 ) -> Document:
     """What a claim makes of the documents it takes."""
-    changed: Document = {"s": INFLIGHT, "due": now + request.timeout, "la": now}
-    changed["k"] = say(ROOM, store.namespace_id, queue)
-    wanted = ("lb", request.leased_by), ("m", request.max_attempts), ("j", 1 if journalled else None)
-    changed |= {name: value for name, value in wanted if value is not None}
-    return {"$set": changed, "$inc": {"a": 1}, "$unset": {name: "" for name, value in wanted if value is None}}
+    changed = {
+        "s": INFLIGHT, "due": now + request.timeout, "la": now, "lb": request.leased_by, "m": request.max_attempts,
+        "j": 1 if journalled else None, "k": say(ROOM, store.namespace_id, queue),
+    }  # fmt: skip
+    return to_fields(changed) | {"$inc": {"a": 1}}
 
 
 def front(

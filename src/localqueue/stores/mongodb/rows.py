@@ -24,7 +24,6 @@ from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import errors, fast, gate, schema
 from localqueue.stores.mongodb.document import (
-    CHANGEABLE,
     HEADS,
     LIVE,
     ROOM,
@@ -39,7 +38,9 @@ from localqueue.stores.mongodb.document import (
     plain,
     row_of,
     say,
+    simple,
     stored_message,
+    to_fields,
 )
 from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
 from localqueue.stores.mongodb.transaction import Again
@@ -323,18 +324,13 @@ class MongoRows:
 
     def _change(self, row: Row, attempts: list[Any] | None) -> Document:
         """The update that makes the stored document what the row has become."""
-        fields, before = fields_of(row), _was(row)
-        gone = dict.fromkeys(CHANGEABLE - fields.keys(), "")
+        fields, before = fields_of(row) | {"j": 1 if self.journalled else None}, _was(row)
         if row.state != before:
             if row.state in (READY, DELAYED):
                 fields["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue)
             elif before in (READY, BLOCKED):
                 fields["k"] = say(ROOM, self.store.namespace_id, row.queue)
-        if self.journalled:
-            fields["j"] = 1
-        else:
-            gone["j"] = ""
-        update: Document = {"$set": fields, "$unset": gone}
+        update = to_fields(fields)
         if attempts:
             update["$push"] = {"h": {"$each": attempts, "$slice": -HISTORY_LIMIT}}
         self.set_timer(row.queue, row.due_at)
@@ -363,7 +359,12 @@ class MongoRows:
         self.insert_documents([new_document(self.store.namespace_id, *one) for one in inserts])
 
     def write_batch(self, batch: Batch) -> None:
-        self._insert(batch.inserts())
+        namespace, queues = self.store.namespace_id, batch.queues
+        each = zip(batch.keys, batch.states, batch.messages, strict=True)
+        documents = [simple(namespace, key, queues[one.queue], state, one, batch.now) for key, state, one in each]
+        for document in documents:
+            self.set_timer(document["q"], document.get("due"))
+        self.insert_documents(documents)
 
     def insert_documents(self, documents: list[Document]) -> None:
         """New messages; the first of each queue tells listeners of it."""
