@@ -102,41 +102,39 @@ def make_parent(path: str) -> None:
 
 
 class Reader:
-    """Runs reads one at a time. A read of several statements sees one moment."""
+    """Runs reads one at a time, on a connection of its own. A read of several statements sees one moment."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: threading.Lock, path: str) -> None:
-        self.connection = connection
-        self.lock = lock
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], path: str, lock: threading.Lock | None = None
+    ) -> None:
+        self.lock = lock or threading.Lock()
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
         self._path = path
         self._closed = False
 
+    def open(self) -> sqlite3.Connection:
+        """The connection, made when it is first needed."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._read(lambda connection: at_one_moment(connection, work))
+
+    def rows(self, statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows of a single statement, which sees one moment without our saying so."""
+        return self._read(lambda connection: connection.execute(statement, parameters).fetchall())
+
+    def one(self, statement: str, parameters: Any = ()) -> tuple[Any, ...] | None:
+        found = self.rows(statement, parameters)
+        return found[0] if found else None
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self.lock:
             self.require_open()
             try:
-                return self._run(self.connection, work)
-            except sqlite3.Error as error:
-                raise translate(error, self._path) from error
-
-    @staticmethod
-    def _run(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            connection.execute("BEGIN")
-            found = work(connection)
-            connection.execute("COMMIT")
-            return found
-        finally:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-
-    def one(self, statement: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The row of a single statement, which sees one moment without our saying so."""
-        with self.lock:
-            self.require_open()
-            try:
-                row: tuple[Any, ...] | None = self.connection.execute(statement, parameters).fetchone()
-                return row
+                return work(self.open())
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
 
@@ -144,35 +142,25 @@ class Reader:
         if self._closed:
             raise closed(self._path)
 
-    def close(self) -> None:
-        with self.lock:
-            self._closed = True
-
-
-class Watch:
-    """The connection that blocked callers look through; it is opened when somebody first waits."""
-
-    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
-        self._connect = connect
-        self._path = path
-        self.connection: sqlite3.Connection | None = None
-        self.lock = threading.Lock()
-        self._closed = False
-
-    def query(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self.lock:
-            if self._closed:
-                raise closed(self._path)
-            try:
-                if self.connection is None:
-                    self.connection = self._connect()
-                return self.connection.execute(statement, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise translate(error, self._path) from error
+    def let_go(self) -> None:
+        """Close what is kept open; the next read opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def close(self) -> None:
         with self.lock:
             self._closed = True
-            if self.connection is not None:
-                self.connection.close()
-                self.connection = None
+            self.let_go()
+
+
+def at_one_moment(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    try:
+        connection.execute("BEGIN")
+        found = work(connection)
+        connection.execute("COMMIT")
+        return found
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")

@@ -5,58 +5,21 @@ Each says whether it may be taken, or what it left to the engine.
 
 from __future__ import annotations
 
-import functools
 import json
-import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import IdTaken, LeaseLost
+from localqueue.errors import LeaseLost
 from localqueue.stores.engine.leases import lease
-from localqueue.stores.engine.row import READY
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed, LeaseRequest, Payload, Settle, StoredMessage
+from localqueue.stores.port import Changes, Committed, LeaseRequest, Settle, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.reads import claimed_message
-from localqueue.stores.sqlite.rows import Counts, Execute, SQLiteRows, with_record, write_records
+from localqueue.stores.sqlite.rows import Execute, with_record, write_records
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.store import SQLiteQueueStore
-
-_ROWS_A_STATEMENT = 500
-_BATCH = "INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec) VALUES "
-_BATCH_LINE = "INSERT INTO lq_line (queue, part, rank, position, key, count) VALUES "
-
-
-@functools.lru_cache(maxsize=64)
-def _insert_rows(count: int) -> str:
-    return _BATCH + ", ".join(f"(?1 + {n}, ?2, 0, 0, ?3, ?{n + 5}, ?4)" for n in range(count))
-
-
-@functools.lru_cache(maxsize=64)
-def _enter_line(count: int) -> str:
-    return _BATCH_LINE + ", ".join(f"(?2, 2, 0, ?3, ?1 + {n}, 0)" for n in range(count))
-
-
-def insert_batch(
-    rows: SQLiteRows, now: float, queue: int, payloads: Sequence[Payload], codec: str | None, keys: range
-) -> None:
-    """Plain messages of one queue, many rows a statement."""
-    if not keys:
-        return
-    try:
-        for start in range(0, len(payloads), _ROWS_A_STATEMENT):
-            part = payloads[start : start + _ROWS_A_STATEMENT]
-            rows.execute(_insert_rows(len(part)), (keys[start], queue, now, codec, *part))
-    except sqlite3.IntegrityError as error:
-        raise IdTaken("a message id of this batch is in use") from error
-    for start in range(0, len(keys), _ROWS_A_STATEMENT):  # apart from the messages: taking turns would be slower
-        entering = keys[start : start + _ROWS_A_STATEMENT]
-        rows.execute(_enter_line(len(entering)), (entering[0], queue, now))
-    counts = Counts(rows.execute)
-    counts.add(queue, READY, len(payloads))
-    counts.write()
 
 
 def is_plain(request: LeaseRequest) -> bool:
@@ -122,15 +85,26 @@ def _ack(store: SQLiteQueueStore, queue: int, settles: Sequence[Settle], execute
     return done
 
 
+def claim_one(
+    execute: Execute, queue: int, request: LeaseRequest, now: float
+) -> tuple[int, int, tuple[Any, ...]] | None:
+    """The key, the token and the content of a message that was leased, if there was one to lease."""
+    claim = (queue, now, now + request.timeout, request.max_attempts, request.leased_by)
+    claimed = execute(sql.CLAIM_ONE, claim).fetchall()
+    if not claimed:
+        return None
+    key, token = claimed[0]
+    return key, token, execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+
+
 def _claim_one(
     store: SQLiteQueueStore, queue: int, request: LeaseRequest, execute: Execute, now: float
 ) -> StoredMessage | None:
-    until = now + request.timeout
-    claimed = execute(sql.CLAIM_ONE, (queue, now, until, request.max_attempts, request.leased_by)).fetchall()
-    if not claimed:
+    claimed = claim_one(execute, queue, request, now)
+    if claimed is None:
         return None
-    ((key, token),) = claimed
-    row = execute(sql.CLAIMED_MESSAGE, (key,)).fetchone()
+    key, token, row = claimed
+    until = now + request.timeout
     message = claimed_message(store.ids, request.queue, key, token, row, now, until, request.leased_by)
     if message is None:
         message = store.new_rows().message(key)

@@ -45,19 +45,12 @@ def _insert_rows(execute: Execute, table: str, count: int, columns: dict[str, An
 
 
 def insert_plain(
-    execute: Execute,
-    now: float,
-    queue: int,
-    payloads: Sequence[Payload],
-    codec: str | None,
-    keys: range,
-    counts: Counts,
+    execute: Execute, now: float, queue: int, payloads: Sequence[Payload], codec: str | None, keys: range
 ) -> None:
     """Messages of one queue that have no options."""
     columns = {"key": keys, "queue": queue, "state": READY, "priority": 0, "created_at": now, "codec": codec}
     _insert_rows(execute, "lq_messages", len(keys), columns | {"payload": list(payloads)})
     _enter_line(execute, keys, queue, 0, now, None)
-    counts.add(queue, READY, len(keys))
 
 
 def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
@@ -134,13 +127,8 @@ def _spread(column: Any, count: int) -> Iterable[Any]:
     return column if isinstance(column, list) else repeat(column, count)
 
 
-def insert(execute: Execute, inserts: Sequence[Insert], counts: Counts) -> None:
-    """Any messages, in their order."""
-    for one in inserts:
-        _insert_one(execute, one, counts)
-
-
-def _insert_one(execute: Execute, one: Insert, counts: Counts) -> None:
+def insert(execute: Execute, one: Insert, counts: Counts) -> None:
+    """Any message."""
     row, message = one
     due = row.due_at
     execute(

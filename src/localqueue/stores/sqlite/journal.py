@@ -38,17 +38,13 @@ class KeepsJournal(Reads):
         self._write(work)
 
     def journal_enabled(self) -> bool:
-        def work(connection: sqlite3.Connection) -> bool:
-            find = "SELECT enabled FROM lq_journals WHERE namespace = ?"
-            row = connection.execute(find, (self.namespace_id,)).fetchone()
-            return row is not None and bool(row[0])
-
-        return self._reader.run(work)
+        found = self._reader.one("SELECT enabled FROM lq_journals WHERE namespace = ?", (self.namespace_id,))
+        return found is not None and bool(found[0])
 
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         base = self.namespace_id << SEQ_BITS
         bounds = (base + after, base + (1 << SEQ_BITS), queue, -1 if limit is None else limit)
-        rows = self._reader.run(lambda c: c.execute(sql.JOURNAL_EVENTS, bounds).fetchall())
+        rows = self._reader.rows(sql.JOURNAL_EVENTS, bounds)
         return [
             JournalEvent(
                 entry - base, at, JOURNAL_TYPES[code - 1], name, self.ids.id_of(key), attempt, worker,

@@ -9,7 +9,7 @@ from typing import Any
 from localqueue.stores import rules
 from localqueue.stores.port import Waiter
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.connection import Watch
+from localqueue.stores.sqlite.connection import Reader
 from localqueue.stores.sqlite.reads import Reads
 from localqueue.stores.wake import StoreWaiter, Wake, change_of
 
@@ -20,7 +20,7 @@ class Notifies(Reads):
     """Waiters for a store with a `Wake`. `_watch` is None when only this process can change the store."""
 
     _wake: Wake
-    _watch: Watch | None
+    _watch: Reader | None
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         def check() -> tuple[bool, float]:
@@ -54,21 +54,13 @@ class Notifies(Reads):
         ends: list[tuple[Any, ...]] = []
         for name in names:
             if name is _ANY_CHANGE:
-                ends += self._watch.query("PRAGMA data_version")
+                ends += self._watch.rows("PRAGMA data_version")
             elif (queue := self._find_queue(str(name))) is not None:
-                ends += self._watch.query(sql.ENDS_OF_LINE, (queue,))
+                ends += self._watch.rows(sql.ENDS_OF_LINE, (queue,))
         return tuple(ends)
 
     def _look(self, queues: Sequence[str], worker: str | None) -> list[tuple[Any, ...]]:
         """Ready and blocked messages, next timer and pause of each queue, or of the worker on it."""
-        rows: list[tuple[Any, ...]] = []
-        for name in queues:
-            queue = self._find_queue(name)
-            if queue is None:
-                continue
-            if self._watch is None:
-                found = self._reader.one(sql.LOOK, (queue, worker))
-                rows += [] if found is None else [found]
-            else:
-                rows += self._watch.query(sql.LOOK, (queue, worker))
-        return rows
+        looks = self._watch or self._reader
+        found = (self._find_queue(name) for name in queues)
+        return [row for queue in found if queue is not None for row in looks.rows(sql.LOOK, (queue, worker))]

@@ -13,15 +13,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from localqueue.errors import QueueStoreError, QueueStoreLockedError, QueueStoreMissingError
-from localqueue.stores.sqlite.connection import Reader, new_connection
+from localqueue.stores.sqlite.connection import Reader, at_one_moment, new_connection
 from localqueue.stores.sqlite.errors import translate
 
 T = TypeVar("T")
@@ -87,13 +86,11 @@ class Onlooker(Reader):
     """A reader that keeps nothing open of a file in use: whoever closes it last could not put its log away."""
 
     def __init__(self, path: str, timeout: float, *, url: str | None = None) -> None:
-        self.lock = threading.Lock()
-        self._path = path
-        self._url = path if url is None else url
         self._file = os.path.abspath(path)
+        super().__init__(lambda: self._connect_to(self._file, "immutable=1"), path)
+        self._url = path if url is None else url
         self._timeout = timeout
-        self._closed = False
-        self._kept: tuple[Look, sqlite3.Connection] | None = None
+        self._kept: Look | None = None  # how the file looked when the connection was made
         self._look()
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -106,7 +103,7 @@ class Onlooker(Reader):
                     continue
                 try:
                     with self._connected(look) as connection:
-                        found = self._run(connection, work)
+                        found = at_one_moment(connection, work)
                 except sqlite3.Error as error:
                     now = self._look()
                     if now == look or (now.is_in_use and look.is_in_use):
@@ -123,12 +120,8 @@ class Onlooker(Reader):
                 path=self._path,
             )
 
-    def one(self, statement: str, parameters: tuple[object, ...]) -> tuple[object, ...] | None:
-        def work(connection: sqlite3.Connection) -> tuple[object, ...] | None:
-            row: tuple[object, ...] | None = connection.execute(statement, parameters).fetchone()
-            return row
-
-        return self.run(work)
+    def rows(self, statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        return self.run(lambda connection: connection.execute(statement, parameters).fetchall())
 
     def _look(self) -> Look:
         try:
@@ -144,36 +137,25 @@ class Onlooker(Reader):
     def _connected(self, look: Look) -> Iterator[sqlite3.Connection]:
         if look.is_in_use:
             try:
-                with closing(self._connect(self._file, "mode=ro")) as connection:
+                with closing(self._connect_to(self._file, "mode=ro")) as connection:
                     yield connection
             finally:
                 self._put_away(look.log)
         elif look.has_log_left:
-            with copy_of(self._file) as copy, closing(self._connect(copy, "mode=rw")) as connection:
+            with copy_of(self._file) as copy, closing(self._connect_to(copy, "mode=rw")) as connection:
                 yield connection
         else:
-            if self._kept is None or self._kept[0] != look:
+            if self._kept != look:
                 self.let_go()
-                self._kept = look, self._connect(self._file, "immutable=1")
-            yield self._kept[1]
+                self._kept = look
+            yield self.open()
 
     def _put_away(self, log: Stamp | None) -> None:
         """When the log was put away just before we read, SQLite has made an empty one: have it put away too."""
         now = self._look().log
         if now is not None and now[1] == 0 and now != log:
-            with suppress(sqlite3.Error), closing(self._connect(self._file, "mode=rw")) as connection:
+            with suppress(sqlite3.Error), closing(self._connect_to(self._file, "mode=rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
-    def _connect(self, path: str, mode: str) -> sqlite3.Connection:
+    def _connect_to(self, path: str, mode: str) -> sqlite3.Connection:
         return new_connection(f"file://{quote(os.fsencode(path))}?{mode}", self._timeout, uri=True)
-
-    def let_go(self) -> None:
-        """Close what is kept open; the next read opens it again."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept[1].close()
-
-    def close(self) -> None:
-        with self.lock:
-            self._closed = True
-            self.let_go()

@@ -40,9 +40,6 @@ class Reads(EngineStore):
         queue = self._find_queue(name)
         return missing if queue is None else self._reader.run(lambda connection: work(connection, queue))
 
-    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._reader.run(lambda connection: connection.execute(statement, values).fetchall())
-
     def _messages(self, where: str, values: Any) -> list[StoredMessage]:
         """Messages by rows of `full_row.sql`, all of one moment."""
 
@@ -99,7 +96,7 @@ class Reads(EngineStore):
 
     def _prunable(self, queue: int, state: int, until: float) -> int:
         count = "SELECT count(*) FROM lq_messages WHERE queue = ? AND state = ? AND ended_at <= ?"
-        return int(self._rows(count, (queue, state, until))[0][0])
+        return int(self._reader.rows(count, (queue, state, until))[0][0])
 
     def _splits(self, queue: str, parts: int) -> list[str]:
         """By a sample that comes from indexes alone, so that its cost does not depend on the payloads."""
@@ -118,12 +115,12 @@ class Reads(EngineStore):
         return self._read(queue, work, [])
 
     def queues(self) -> list[str]:
-        found = self._rows("SELECT name FROM lq_queues WHERE namespace = ? ORDER BY name", (self.namespace_id,))
+        found = self._reader.rows("SELECT name FROM lq_queues WHERE namespace = ? ORDER BY name", (self.namespace_id,))
         return [row[0] for row in found]
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
         find = "SELECT name FROM lq_runs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?"
-        return [row[0] for row in self._rows(find, (self.namespace_id, after, -1 if limit is None else limit))]
+        return [row[0] for row in self._reader.rows(find, (self.namespace_id, after, -1 if limit is None else limit))]
 
     def run(self, run_id: str) -> RunStats | None:
         def work(connection: sqlite3.Connection) -> RunStats | None:
@@ -144,7 +141,7 @@ class Reads(EngineStore):
         )
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
-        found = self._rows(sql.UPSTREAM, (self.ids.key_of(message_id), self._find_queue(queue)))
+        found = self._reader.rows(sql.UPSTREAM, (self.ids.key_of(message_id), self._find_queue(queue)))
         return [self.ids.id_of(row[0]) for row in found]
 
     def record(self, kind: str, key: str) -> Record | None:
@@ -152,7 +149,7 @@ class Reads(EngineStore):
         return None if row is None else Record(*row)
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        found = self._rows(sql.RECORDS, (self.namespace_id, kind, after, -1 if limit is None else limit))
+        found = self._reader.rows(sql.RECORDS, (self.namespace_id, kind, after, -1 if limit is None else limit))
         return [Record(*row) for row in found]
 
     def subscriptions(self, topic: str) -> Subscriptions:

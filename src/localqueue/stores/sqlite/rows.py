@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import IdTaken, RecordConflict
@@ -19,13 +20,14 @@ from localqueue.stores.port import (
     STATES,
     Lease,
     LeaseRequest,
+    Payload,
     Record,
     RecordWrite,
     StoredMessage,
 )
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.inserts import insert, insert_batch
+from localqueue.stores.sqlite.inserts import insert, insert_batch, insert_plain
 from localqueue.stores.sqlite.reads import claimed_message, stored_message
 
 if TYPE_CHECKING:
@@ -209,11 +211,9 @@ class SQLiteRows:
     def write(self, writes: Writes, now: float) -> None:
         counts = Counts(self.execute)
         many = self.connection.executemany
-        if writes.inserts:
-            try:
-                self._insert(writes.inserts, counts, now)
-            except sqlite3.IntegrityError as error:
-                raise IdTaken("a message id of this commit is in use") from error
+        with _new_ids():
+            for one in writes.inserts:
+                self._insert(one, counts, now)
         if writes.edges:
             many("INSERT INTO lq_dependencies (upstream, dependent) VALUES (?, ?)", writes.edges)
         for row, n, attempt in writes.attempts:
@@ -255,18 +255,23 @@ class SQLiteRows:
         self.execute("RELEASE batch")
         counts.write()
 
-    def _insert(self, inserts: Sequence[Insert], counts: Counts, now: float) -> None:
+    def write_plain(self, queue: int, keys: range, payloads: Sequence[Payload], codec: str | None, now: float) -> None:
+        """Insert messages of one queue that have no options."""
+        counts = Counts(self.execute)
+        with _new_ids():
+            insert_plain(self.execute, now, queue, payloads, codec, keys)
+        counts.add(queue, READY, len(keys))
+        counts.write()
+
+    def _insert(self, one: Insert, counts: Counts, now: float) -> None:
         """A message with a past comes after its attempts, so that the journal does not take them for new, and is dated
         by itself: the journal's last entries are about it."""
-        plain = inserts
-        if any(message.past is not None for _, message in inserts):
-            plain = [one for one in inserts if one.message.past is None]
-            for one in inserts:
-                if one.message.past is not None:
-                    self.connection.executemany(sql.INSERT_ATTEMPT, attempt_values(one.row.key, one.message.past))
-                    insert(self.execute, [one], counts)
-                    self._date_entries(one, now)
-        insert(self.execute, plain, counts)
+        past = one.message.past
+        if past is not None:
+            self.connection.executemany(sql.INSERT_ATTEMPT, attempt_values(one.row.key, past))
+        insert(self.execute, one, counts)
+        if past is not None:
+            self._date_entries(one, now)
 
     def _date_entries(self, one: Insert, now: float) -> None:
         row, message = one
@@ -428,6 +433,14 @@ class Counts:
             self._execute(sql.COUNT_STATES, (*(counts[state] for state in _KEPT), queue))
 
 
+@contextmanager
+def _new_ids() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise IdTaken("a message id of this commit is in use") from error
+
+
 def _by_queue(keys: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = defaultdict(list)
     for queue, name in keys:
@@ -467,12 +480,7 @@ def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: 
     if value is None:
         changed = execute(sql.DELETE_RECORD, (store.namespace_id, kind, key, expect)).rowcount
         return changed > 0 or (not expect and _version(store, execute, write) == 0)
-    values = (store.namespace_id, kind, key, value, version, now)
-    if expect is None:
-        return execute(sql.SET_RECORD, values).rowcount > 0
-    if expect == 0:
-        return execute(sql.ADD_RECORD, values).rowcount > 0
-    return execute(sql.REPLACE_RECORD, (*values, expect)).rowcount > 0
+    return execute(sql.SET_RECORD, (store.namespace_id, kind, key, value, version, now, expect)).rowcount > 0
 
 
 def _version(store: SQLiteQueueStore, execute: Execute, write: RecordWrite) -> int:

@@ -34,7 +34,6 @@ from localqueue.stores.sqlite import backup, fast, guest, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import (
     Reader,
-    Watch,
     connect,
     make_parent,
     patiently,
@@ -95,17 +94,22 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
                 patiently(lambda: schema.prepare(connection, self.path, shared=shared), self.path, self._timeout)
                 found = patiently(lambda: schema.namespace(connection, self._namespace), self.path, self._timeout)
             if self.path == ":memory:":
-                self._watch: Watch | None = None
-                self._writer = Writer(connection, path=self.path, clock=self._clock)
-                self._reader = Reader(connection, self._writer.lock, self.path)
+                self._begin_in_memory(connection)
             else:
-                self._reader = Reader(self._connect(), threading.Lock(), self.path)
-                self._watch = Watch(self._connect, self.path)
+                self._reader = Reader(self._connect, self.path)
+                self._reader.open()
+                self._watch: Reader | None = Reader(self._connect, self.path)  # opened when somebody first waits
                 self._writer = Writer(connection, path=self.path, clock=self._clock)
         except BaseException:
             connection.close()
             raise
         self._begin(*found)
+
+    def _begin_in_memory(self, connection: sqlite3.Connection) -> None:
+        """Reads and writes share the one connection that has the database."""
+        self._watch = None
+        self._writer = Writer(connection, path=self.path, clock=self._clock)
+        self._reader = Reader(lambda: connection, self.path, self._writer.lock)
 
     def _open_to_look(self) -> None:
         self._watch = None
@@ -191,10 +195,14 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         row = self.queue_ids.get(queue) or self._write(lambda unit: unit.rows.queue(queue))
         now = self._clock()
+
+        def work(execute: Execute, _: float) -> None:
+            execute(sql.PUT_ONE, (key, row, now, payload, codec))
+
         while True:
             key = self.ids.reserve()
             try:
-                self._writer.one(sql.PUT_ONE, (key, row, now, payload, codec))
+                self._writer.one(work)
                 break
             except sqlite3.IntegrityError:  # another process minted the same key
                 continue
@@ -215,7 +223,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             rows.write_records(records, unit.now)
             number = rows.queue(queue)
             unit.changed_queues.add(number)
-            fast.insert_batch(rows, unit.now, number, payloads, codec, keys)
+            rows.write_plain(number, keys, payloads, codec, unit.now)
             return unit.now
 
         return self._write(work)
@@ -225,7 +233,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if key is None or row is None:
             return False
-        if self._writer.one(sql.ACK_ONE, (key, row, token)):
+        if self._writer.one(lambda execute, _: execute(sql.ACK_ONE, (key, row, token)).rowcount):
             self._wake.touched((queue,))
             return True
         return self._settle_one(Settle(queue, message_id, "ack", token))
@@ -233,7 +241,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         if self.read_only:
             self._require_writable()
-        queue, _, timeout, leased_by, max_attempts, *_ = request
+        queue, _, timeout, leased_by, *_ = request
         row = self.queue_ids.get(queue) or self._find_queue(queue)
         if row is None or (row in self._drained and not self._look_again(row, leased_by)):
             return []
@@ -241,8 +249,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         if fast.is_plain(request) and request.ledger is None:
             now = self._clock()
             until = now + timeout
-            claim = (row, now, until, max_attempts, leased_by)
-            claimed = self._writer.claim(sql.CLAIM_ONE, claim, sql.CLAIMED_MESSAGE)
+            claimed = self._writer.one(lambda execute, _: fast.claim_one(execute, row, request, now))
             if claimed is not None:
                 self._wake.touched((queue,))
                 key, token, found = claimed
@@ -300,7 +307,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def file(self) -> str:
         """The file that is open, whatever the working directory has become since."""
-        return str(self._reader.run(lambda c: c.execute("PRAGMA database_list").fetchone()[2]))
+        return str(self._reader.rows("PRAGMA database_list")[0][2])
 
     # operations
 
@@ -329,51 +336,44 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             return
         self._closed = True
         fork.forget(self)
+        if not self.read_only:
+            self._writer.close()
         self._reader.close()
         if self._watch is not None:
             self._watch.close()
-            self._reader.connection.close()
-        if not self.read_only:
-            self._writer.close()
         self._wake.stir()
 
     # fork: SQLite's record of the file locks it holds is inherited, the locks are not. So no transaction may be open
     # when the process forks, and the child closes what it inherited before it opens anything.
 
+    def _locks(self) -> list[threading.Lock]:
+        if self.path == ":memory:":
+            return [self._writer.lock]
+        return [self._reader.lock] if self._watch is None else [self._writer.lock, self._reader.lock, self._watch.lock]
+
     def hold_for_fork(self) -> None:
-        if not self.read_only:
-            self._writer.lock.acquire()
-        if self.path != ":memory:":
-            self._reader.lock.acquire()
-        if self._watch is not None:
-            self._watch.lock.acquire()
+        for lock in self._locks():
+            lock.acquire()
 
     def go_on_after_fork(self) -> None:
-        if self._watch is not None:
-            self._watch.lock.release()
-        if self.path != ":memory:":
-            self._reader.lock.release()
-        if not self.read_only:
-            self._writer.lock.release()
+        for lock in self._locks():
+            lock.release()
 
     def close_in_child(self) -> None:
-        if isinstance(self._reader, Onlooker):
-            self._reader.let_go()
-        elif self.path != ":memory:":
-            self._reader.connection.close()
+        if self.path == ":memory:":
+            return
+        self._reader.let_go()
         if self._watch is not None:
+            self._watch.let_go()
             self._writer.connection.close()
-            if self._watch.connection is not None:
-                self._watch.connection.close()
 
     def reopen_in_child(self) -> None:
-        if isinstance(self._reader, Onlooker):
-            self._reader.lock = threading.Lock()
-        elif self._watch is not None:
+        if self._watch is not None:
             self._open()
+        elif self.read_only:
+            self._reader.lock = threading.Lock()
         else:
-            self._writer = Writer(self._writer.connection, path=self.path, clock=self._clock)
-            self._reader = Reader(self._writer.connection, self._writer.lock, self.path)
+            self._begin_in_memory(self._writer.connection)
             self._wake = Wake(None)
 
 

@@ -23,6 +23,10 @@ Work = Callable[[Execute, float], T]
 _MOST_IN_A_GROUP = 128
 
 
+def _unseen(edge: str) -> None:
+    """For a writer whose transactions no test watches."""
+
+
 class _Ticket(Generic[T]):
     __slots__ = ("done", "error", "value", "work")
 
@@ -37,16 +41,7 @@ class Unwritable:
     """Stands for the writer of a store that was opened to look."""
 
     def __init__(self, refuse: Callable[[], None]) -> None:
-        self._refuse = refuse
-
-    def run(self, work: object) -> Any:
-        self._refuse()
-
-    def one(self, *statement: object) -> Any:
-        self._refuse()
-
-    def claim(self, *statement: object) -> Any:
-        self._refuse()
+        self.run = self.one = lambda work: refuse()
 
 
 class Writer:
@@ -66,27 +61,8 @@ class Writer:
         self._closed = False
         self._begun = False
 
-    def one(self, statement: str, parameters: tuple[Any, ...]) -> int:
-        """Run a single statement, which is a transaction without our saying so; how many rows it changed."""
-        if self.on_edge is None and self.lock.acquire(False):
-            try:
-                return self.execute(statement, parameters).rowcount
-            except sqlite3.Error as error:
-                raise self._failure(error) from error
-            finally:
-                self.lock.release()
-        return self.run(lambda execute, now: execute(statement, parameters).rowcount)
-
-    def claim(self, statement: str, parameters: tuple[Any, ...], look: str) -> tuple[int, int, tuple[Any, ...]] | None:
-        """Run a single statement that returns a key and a token, then `look` at what the key names."""
-
-        def work(execute: Execute, now: float) -> tuple[int, int, tuple[Any, ...]] | None:
-            claimed = execute(statement, parameters).fetchall()
-            if not claimed:
-                return None
-            key, token = claimed[0]
-            return key, token, execute(look, (key,)).fetchone()
-
+    def one(self, work: Work[T]) -> T:
+        """Run work of which a single statement writes, which is a transaction without our saying so."""
         if self.on_edge is None and self.lock.acquire(False):
             try:
                 return work(self.execute, 0.0)
@@ -122,20 +98,8 @@ class Writer:
         return cast("T", ticket.value)
 
     def _run_alone(self, work: Work[T]) -> T:
-        execute = self.execute
-        edge = self.on_edge
         try:
-            self._begin()
-            now = self._clock()
-            if edge is not None:
-                edge("begun")
-            value = work(execute, now)
-            if edge is not None:
-                edge("applied")
-            execute("COMMIT")
-            if edge is not None:
-                edge("committed")
-            return value
+            return self._transact(work)
         except sqlite3.Error as error:
             self._undo()
             raise self._failure(error) from error
@@ -143,13 +107,20 @@ class Writer:
             self._undo()
             raise
 
-    def _require_open(self) -> None:
+    def _transact(self, work: Work[T]) -> T:
+        edge = self.on_edge or _unseen
+        self._begun = False
         if self._closed:
             raise closed(self._path)
-
-    def _begin(self) -> None:
-        self._require_open()
         self.execute("BEGIN IMMEDIATE")
+        self._begun = True
+        now = self._clock()
+        edge("begun")
+        value = work(self.execute, now)
+        edge("applied")
+        self.execute("COMMIT")
+        edge("committed")
+        return value
 
     def close(self) -> None:
         with self.lock:
@@ -161,7 +132,7 @@ class Writer:
         while self._waiting and len(group) < _MOST_IN_A_GROUP:
             group.append(self._waiting.popleft())
         try:
-            self._apply(group)
+            self._transact(lambda execute, now: self._apply(group, now))
         except Exception as error:
             self._undo()
             failure = translate(error, self._path) if isinstance(error, sqlite3.Error) else error
@@ -181,36 +152,18 @@ class Writer:
             for ticket in group:
                 ticket.done = True
 
-    def _apply(self, group: list[_Ticket[Any]]) -> None:
+    def _apply(self, group: list[_Ticket[Any]], now: float) -> None:
         execute = self.execute
-        self._begun = False
-        self._begin()
-        self._begun = True
-        now = self._clock()
-        edge = self.on_edge
-        if edge is not None:
-            edge("begun")
         for ticket in group:
-            self._apply_in_savepoint(ticket, now)
-        if edge is not None:
-            edge("applied")
-        execute("COMMIT")
-        if edge is not None:
-            edge("committed")
-
-    def _apply_in_savepoint(self, ticket: _Ticket[Any], now: float) -> None:
-        execute = self.execute
-        execute("SAVEPOINT ticket")
-        try:
-            ticket.value = ticket.work(execute, now)
-        except sqlite3.OperationalError:
-            raise
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-                error = translate(error, self._path)
-            ticket.error = error
-            execute("ROLLBACK TO ticket")
-        execute("RELEASE ticket")
+            execute("SAVEPOINT ticket")
+            try:
+                ticket.value = ticket.work(execute, now)
+            except sqlite3.OperationalError:
+                raise
+            except Exception as error:
+                ticket.error = self._failure(error) if isinstance(error, sqlite3.Error) else error
+                execute("ROLLBACK TO ticket")
+            execute("RELEASE ticket")
 
     def _undo(self) -> None:
         if not self._closed and self.connection.in_transaction:
