@@ -94,6 +94,7 @@ _PLAIN = ("int8", "int4", "int2", "int8", "float8", "bytea", "bool", "text", "by
 class FastPaths(Writer):
     def _prepare_fast_paths(self, *, pooled: bool) -> None:
         self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
+        self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
         self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
         self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
         self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
@@ -105,34 +106,34 @@ class FastPaths(Writer):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         if self.read_only:
             self._require_writable()
+        row = self.queue_ids.get(queue) or self._queue_id(queue)
+        data, is_text = raw_payload(payload)
+        mark = queue_token(queue)
         while True:
             key = self.ids.reserve()
+            values = (
+                float8_or_none(self._given_now()), int8(key), int4(row), data, TRUE if is_text else FALSE,
+                raw_or_none(codec), self._said, mark.encode(),
+            )  # fmt: skip
             try:
-                return self.ids.id_of(key), self._put_row(key, queue, payload, codec)
+                result = self._at_once(self._put_one.run, values)
+                break
             except IdTaken:  # another process minted the same key
                 continue
+        self._wake.touched((mark,))
+        return self.ids.id_of(key), as_float8(result.get_value(0, 0))[0]
 
-    def _put_row(
-        self,
-        key: int,
-        queue: str,
-        payload: Payload,
-        codec: str | None,
-        state: int = READY,
-        priority: int = 0,
-        delay: float = 0.0,
-        headers: str | None = None,
-        ttl: float | None = None,
-    ) -> float:
+    def _put_with_options(self, key: int, state: int, message: NewMessage) -> float:
         """Put a plain message; the time at which it was."""
-        mark = queue_token(queue)
-        data, is_text = raw_payload(payload)
+        queue, mark = message.queue, queue_token(message.queue)
+        data, is_text = raw_payload(message.payload)
         values = (
             float8_or_none(self._given_now()), int8(key), int4(self.queue_ids.get(queue) or self._queue_id(queue)),
-            int2(state), int8(priority), float8(delay), data, TRUE if is_text else FALSE, raw_or_none(codec),
-            raw_or_none(headers), float8_or_none(ttl), self._said, mark.encode(),
+            int2(state), int8(message.priority), float8(message.delay), data, TRUE if is_text else FALSE,
+            raw_or_none(message.codec), raw_or_none(message.headers), float8_or_none(message.ttl), self._said,
+            mark.encode(),
         )  # fmt: skip
-        result = self._at_once(self._put_one.run, values)
+        result = self._at_once(self._put_more.run, values)
         self._wake.touched((mark,))
         return float(as_float8(result.get_value(0, 0))[0])
 
@@ -180,10 +181,7 @@ class FastPaths(Writer):
             raise refusals.not_minted(next(one.id for one in messages if self.ids.key_of(one.id) is None))
         states = list(map(landing, messages))
         if len(messages) == 1:
-            (one,) = messages
-            at = self._put_row(
-                keys[0], one.queue, one.payload, one.codec, states[0], one.priority, one.delay, one.headers, one.ttl
-            )
+            at = self._put_with_options(keys[0], states[0], messages[0])
         else:
             _, names, payloads, codecs, delays, priorities, _, _, lives, headers, *_ = zip(*messages, strict=True)
             queues = {name: self._queue_id(name) for name in set(names)}
@@ -317,7 +315,7 @@ class FastPaths(Writer):
             int4(self.namespace_id),
             raw_or_none(request.ledger),
             raw(name) if request.ledger is not None else b"",
-            self.channel.encode(),
+            self._said,
             queue_token(name).encode(),
         )
 

@@ -90,9 +90,19 @@ def connection_class() -> Any:
                     raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
 
         def answer(self) -> Any:
-            """The last result of what was sent with libpq itself."""
-            results = self.wait(generators.execute(self.pgconn))
-            return results[-1] if results else None
+            """The last result of what was sent with libpq itself. Only a large value is left to the driver, whose way
+            is a tenth of what a small statement costs."""
+            pgconn, found = self.pgconn, None
+            if pgconn.flush():
+                return self.wait(generators.execute(pgconn))[-1]
+            while True:
+                while pgconn.is_busy():
+                    self._wait_for(_READ)
+                    pgconn.consume_input()
+                result = pgconn.get_result()
+                if result is None:
+                    return found
+                found = result
 
         def answers_within(self, seconds: float) -> bool:
             usual = self.patience, self.ask_at
@@ -181,9 +191,12 @@ class Packed(bytes):
     """An array as the server takes it, which saves the driver from looking at each value."""
 
 
+_EMPTY = {kind: Packed(struct.pack(">iii", 0, 0, number)) for kind, number in _NUMBERS.items()}
+
+
 def array(kind: str, values: Sequence[Any]) -> Packed:
     if not values:
-        return Packed(struct.pack(">iii", 0, 0, _NUMBERS[kind]))
+        return _EMPTY[kind]
     start = struct.pack(">iiiii", 1, None in values, _NUMBERS[kind], len(values), 1)
     try:
         if _same(values):

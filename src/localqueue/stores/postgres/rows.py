@@ -344,14 +344,14 @@ class PostgresRows:
         if writes.updates:
             self._update(writes.updates.values())
         if writes.removed:
-            self._mark_removed(writes.removed)
+            codes = [(key, JOURNAL_CODES[why]) for key, why in writes.removed.items()]
+            tell(sql.MARK_REMOVED, *_columns(("int8", "int2"), codes), self.store.namespace_id)
         if writes.deletes:
             self._delete(writes)
-        if writes.freed:
-            tell(sql.here("DELETE FROM localqueue.lq_dependencies WHERE upstream = ANY ($1::bigint[])"), writes.freed)
-            self._above.clear()
-        if writes.forgotten:
-            self._forget_edges(writes.forgotten)
+        for end, keys in (("upstream", writes.freed), ("dependent", writes.forgotten)):
+            if keys:
+                tell(sql.here(f"DELETE FROM localqueue.lq_dependencies WHERE {end} = ANY ($1::bigint[])"), keys)
+                self._above.clear()
         if writes.runs:
             runs = sorted(writes.runs.items())
             counts = [(run, change.total, change.done) for run, change in runs]
@@ -401,25 +401,14 @@ class PostgresRows:
         ]  # fmt: skip
         self.tell(self.sql.UPDATE_MESSAGES, *_columns(_UPDATES, cells))
 
-    def _mark_removed(self, why: dict[int, str]) -> None:
-        codes = [(key, JOURNAL_CODES[event]) for key, event in why.items()]
-        self.tell(self.sql.MARK_REMOVED, *_columns(("int8", "int2"), codes), self.store.namespace_id)
-
     def _delete(self, writes: Writes) -> None:
         keys = sorted(writes.deletes)
         self._gone.update(keys)
         self.tell(self.sql.here("DELETE FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[])"), keys)
         remembered = [key for key, row in writes.deletes.items() if row.history]
         if remembered:
-            self._forget_attempts(remembered)
-
-    def _forget_attempts(self, keys: Sequence[int]) -> None:
-        self.tell(self.sql.here("DELETE FROM localqueue.lq_attempts WHERE message = ANY ($1::bigint[])"), keys)
-
-    def _forget_edges(self, dependents: Sequence[int]) -> None:
-        forget = "DELETE FROM localqueue.lq_dependencies WHERE dependent = ANY ($1::bigint[])"
-        self.tell(self.sql.here(forget), dependents)
-        self._above.clear()
+            forget = self.sql.here("DELETE FROM localqueue.lq_attempts WHERE message = ANY ($1::bigint[])")
+            self.tell(forget, remembered)
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         """A version is never used again, so a stale `expect` can not match by chance."""

@@ -114,11 +114,7 @@ class PostgresQueueStore(KeepsJournal):
         return self._url
 
     def now(self) -> float:
-        if self._clock is not None:
-            return self._clock()
-        found = self._one("SELECT extract(epoch FROM clock_timestamp())::float8", ())
-        assert found is not None
-        return float(found[0])
+        return self._now_in(lambda statement: self._do(statement, (), again=True))
 
     def commit_within(self, connection: Any, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's `psycopg.Connection` to the same database."""
