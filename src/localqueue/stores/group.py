@@ -24,7 +24,7 @@ class Ticket(Generic[T]):
 
     __slots__ = ("done", "error", "timeout", "value", "work")
 
-    def __init__(self, work: Callable[[Any], T], timeout: float = 0.0) -> None:
+    def __init__(self, work: Callable[..., T], timeout: float = 0.0) -> None:
         self.work = work
         self.timeout = timeout
         self.done = False
