@@ -38,6 +38,7 @@ class LMDBRows(Reads):
     """The rows of queues are kept here while the transaction lasts; `flush` writes them."""
 
     __slots__ = ("_journal", "changed", "journalled", "observed", "transitions")
+    guards_dedupe_keys = False
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
         super().__init__(store, txn, now)

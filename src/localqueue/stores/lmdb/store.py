@@ -26,10 +26,8 @@ from localqueue.stores.port import (
     CheckReport,
     Committed,
     LeaseRequest,
-    NewMessage,
     Payload,
     Record,
-    RecordWrite,
     Settle,
     StoredMessage,
     Subscriptions,
@@ -130,22 +128,6 @@ class LMDBQueueStore(EngineStore):
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
-
-    def _put_batch(
-        self,
-        queue: str,
-        keys: range,
-        payloads: Sequence[Payload],
-        codec: str | None,
-        records: Sequence[RecordWrite],
-    ) -> float:
-        def work(unit: Unit) -> float:
-            unit.rows.write_records(records, unit.now)
-            new = zip(map(self.ids.id_of, keys), payloads, strict=True)
-            commit.apply(unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new]))
-            return unit.now
-
-        return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
