@@ -282,10 +282,40 @@ def test_a_put_that_drops_what_holds_a_key_or_finds_timers_takes_the_long_way(tw
     assert short["put"] == [True, True, False, True, False]
 
 
-@pytest.mark.parametrize("options", [{"ordering_key": "k"}, {"run_id": "run"}])
-def test_an_ack_that_sets_something_free_takes_the_long_way(twins: Twins, short: Ways, options: dict[str, Any]) -> None:
-    for _ in range(2):
-        twins.do(lambda store: put(store, **options))
+@pytest.mark.parametrize("options", [{"delay": 0.0}, {"delay": 5.0}, {"ttl": 60.0, "dedupe_key": "d", "run_id": "run"}])
+def test_an_ack_has_the_next_of_its_ordering_key_follow_as_the_engine_does(
+    twins: Twins, short: Ways, options: dict[str, Any]
+) -> None:
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(lambda store: put(store, ordering_key="k", **options))
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(lambda store: put(store, ordering_key="other"))
+    twins.do(lambda store: ack(store, held(store)))
+    twins.look()
+    twins.clock.advance(5.0)
+    twins.do(lambda store: [message.payload for message in store.lease(LeaseRequest("jobs", 5))])
+    assert short["settle"] == [True]
+
+
+def test_an_ack_whose_ordering_key_nobody_waits_for_is_that_of_the_engine(twins: Twins, short: Ways) -> None:
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(lambda store: ack(store, held(store)))
+    twins.do(lambda store: put(store, ordering_key="k"))
+    assert short["settle"] == [True]
+
+
+def test_an_ack_behind_which_a_life_is_over_takes_the_long_way(twins: Twins, short: Ways) -> None:
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(lambda store: put(store, ordering_key="k", ttl=5.0))
+    twins.do(lambda store: put(store, ordering_key="k"))
+    twins.do(held)
+    twins.clock.advance(5.0)
+    twins.do(lambda store: store.ack_one("jobs", store.scan("jobs", state="inflight")[0].id, 1))
+    assert short["settle"] == [False]
+
+
+def test_an_ack_in_a_run_takes_the_long_way(twins: Twins, short: Ways) -> None:
+    twins.do(lambda store: put(store, run_id="run"))
     twins.do(lambda store: ack(store, held(store)))
     assert (short["lease"], short["settle"]) == ([True], [False])
 

@@ -113,41 +113,58 @@ def is_step(changes: Changes) -> bool:
 
 
 def settle(rows: LMDBRows, settles: Sequence[Settle], *, strict: bool) -> list[bool] | None:
-    """Which of these leases were current. None when an ack sets something free or a release ends a message."""
-    found: dict[int, tuple[Row, Settle]] = {}
+    """Which of these leases were current. None when an ack sets free more than the next of its ordering key, or a
+    message comes to its end."""
+    acked: dict[int, Row] = {}
+    released: dict[int, tuple[Row, Settle]] = {}
+    following: list[Row] = []
     done = []
     for one in settles:
         key = rows.ids.key_of(one.id)
-        row = None if key is None or key in found else rows.row(key)
+        row = None if key is None or key in acked or key in released else rows.row(key)
         current = row is not None and row.token == one.token and row.queue == rows.find_queue(one.queue)
         done.append(current)
-        if row is not None and current:
-            if _sets_free(row) if one.action == "ack" else not _returns(rows, row, one):
+        if row is None or not current:
+            if strict:
+                raise LeaseLost(one.queue, one.id, one.token)
+        elif one.action == "ack":
+            if row.run is not None or row.dependents or (row.ordering_key is not None and _ends(rows, row, following)):
                 return None
-            found[row.key] = row, one
-        elif strict:
-            raise LeaseLost(one.queue, one.id, one.token)
-    notes = [_ack(rows, row) if one.action == "ack" else _release(rows, row, one) for row, one in found.values()]
+            acked[row.key] = row
+        else:
+            if not _returns(rows, row, one):
+                return None
+            released[row.key] = row, one
+    for row in acked.values():
+        rows.delete(row, row)
+        rows.changed.add(row.queue)
+    for row in following:
+        row.before = row.snapshot()
+        row.state = DELAYED if row.available_at > rows.now else READY
+        rows.update(row)
+    notes = [_release(rows, row, one) for row, one in released.values()]
     if rows.journalled:
-        rows.note(notes)
+        rows.note([Note(ACKED, row, row.attempts, row.leased_by) for row in acked.values()] + notes)
     return done
 
 
-def _sets_free(row: Row) -> bool:
-    return row.ordering_key is not None or row.run is not None or row.dependents > 0
+def _ends(rows: LMDBRows, row: Row, following: list[Row]) -> bool:
+    """Whether what comes behind a message is at its end; else it is added to what follows."""
+    assert row.ordering_key is not None
+    behind = rows.row(rows.behind(row.queue, row.ordering_key))
+    if behind is not None:
+        following.append(behind)
+    return behind is not None and _is_outlived(rows, behind)
 
 
 def _returns(rows: LMDBRows, row: Row, one: Settle) -> bool:
     """Whether a message that is released goes on, and nobody is to be told."""
     spent = one.max_attempts is not None and row.attempts - row.forgiven >= one.max_attempts
-    outlived = row.expires_at is not None and row.expires_at <= rows.now
-    return not (spent or outlived or one.forgive or rows.observed)
+    return not (spent or _is_outlived(rows, row) or one.forgive or rows.observed)
 
 
-def _ack(rows: LMDBRows, row: Row) -> Note:
-    rows.delete(row, row)
-    rows.changed.add(row.queue)
-    return Note(ACKED, row, row.attempts, row.leased_by)
+def _is_outlived(rows: LMDBRows, row: Row) -> bool:
+    return row.expires_at is not None and row.expires_at <= rows.now
 
 
 def _release(rows: LMDBRows, row: Row, one: Settle) -> Note:

@@ -78,12 +78,17 @@ class LMDBRows(Reads):
                 value = txn.get(keys.held(table, queue, key))
                 if value is not None:
                     numbers.append(keys.last_number(value))
-        for (queue, key), after in wanted.behind.items():
-            prefix = keys.held(keys.BLOCKED, queue, key)
-            numbers += map(keys.last_number, islice(keys.walk_keys(txn, prefix, prefix + keys.number(after + 1)), 1))
+        following = (self.behind(queue, key, after) for (queue, key), after in wanted.behind.items())
+        numbers += [number for number in following if number is not None]
         edges = self._dependents(wanted.dependents)
         numbers += [dependent for _, dependent in edges]
         return Found(list(self.rows(numbers)), edges)
+
+    def behind(self, queue: int, ordering_key: str, after: int = 0) -> int | None:
+        """The first blocked message of a key."""
+        prefix = keys.held(keys.BLOCKED, queue, ordering_key)
+        first = next(keys.walk_keys(self.txn, prefix, prefix + keys.number(after + 1)), None)
+        return None if first is None else keys.last_number(first)
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
         if self.queue_row(queue).due > now:
