@@ -1,9 +1,9 @@
-"""A batch of messages that nothing but their keys and times decide about: one pass, in memory, over what was looked up
-for all of them at once."""
+"""A batch of messages that nothing but their keys and times decide about: column by column, in memory, over what was
+looked up for all of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from localqueue.stores.engine.port import Batch, Key, KeyTaken, Wanted
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY
@@ -17,26 +17,28 @@ def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
     messages, rows = changes.enqueue, unit.rows
     if len(messages) < 2 or changes.settle or changes.edges or changes.limits or changes.lease or unit.noting:
         return None
-    ids, names, _, _, delays, _, dedupe_keys, ordering_keys, lives, _, runs, afters, pasts = zip(*messages, strict=True)
+    columns = list(zip(*messages, strict=True))
+    ids, names, _, _, delays, _, dedupe_keys, ordering_keys, lives, _, runs, afters, pasts = columns
     if any(afters) or not _is_empty(runs) or not _is_empty(pasts):
         return None
     keys = [key for key in rows.ids.keys_of(ids) if key is not None]
     if len(keys) < len(ids) or any(life is not None and life <= 0 for life in set(lives)):
         return None
     queues = {name: rows.queue(name) for name in dict.fromkeys(names)}
-    wanted = [] if rows.guards_dedupe_keys else _by_queue(queues, names, dedupe_keys)
-    lines = _by_queue(queues, names, ordering_keys)
-    holders = {key for key in wanted if key is not None}
-    unit.fetch(Wanted(holders=holders, heads={key for key in lines if key is not None}))
-    if any(unit.holders[key] is not None for key in holders) or len(holders) < len(wanted) - wanted.count(None):
+    numbers = list(map(queues.__getitem__, names))
+    holders = [] if rows.guards_dedupe_keys else _pairs(numbers, dedupe_keys)
+    lines = _pairs(numbers, ordering_keys)
+    unit.fetch(Wanted(holders=set(holders), heads=set(lines)))
+    if any(unit.holders[key] is not None for key in holders) or len(set(holders)) < len(holders):
         return None
     states = [DELAYED if delay > 0 else READY for delay in delays]
-    _line_up(unit, lines, states)
+    if lines:
+        states = _behind_heads(unit, list(zip(numbers, ordering_keys, strict=True)), states)
     try:
-        rows.write_batch(Batch(keys, states, messages, queues, unit.now))
+        rows.write_batch(Batch(keys, states, messages, queues, unit.now, columns))
     except KeyTaken:
         return None
-    unit.changed_queues.update(queues.values())
+    unit.changed_queues.update(numbers)
     landed = {state: Enqueued("stored", STATES[state], unit.now) for state in (READY, DELAYED, BLOCKED)}
     return [landed[state] for state in states]
 
@@ -45,18 +47,18 @@ def _is_empty(column: Sequence[object]) -> bool:
     return column.count(None) == len(column)
 
 
-def _by_queue(queues: Mapping[str, int], names: Sequence[str], keys: Sequence[str | None]) -> Sequence[Key | None]:
-    """The key of each message in its queue; none at all where no message has one."""
+def _pairs(numbers: Sequence[int], keys: Sequence[str | None]) -> list[Key]:
+    """The keys of messages, each with its queue."""
     if _is_empty(keys):
-        return ()
-    return [None if key is None else (queues[name], key) for name, key in zip(names, keys, strict=True)]
+        return []
+    return [(queue, key) for queue, key in zip(numbers, keys, strict=True) if key is not None]
 
 
-def _line_up(unit: Unit, lines: Sequence[Key | None], states: list[int]) -> None:
-    """Block those that come behind another message of their ordering key."""
-    busy = {line for line in set(lines) if line and (head := unit.heads[line]) is not None and head.state <= INFLIGHT}
-    for n, line in enumerate(lines):
-        if line in busy:
-            states[n] = BLOCKED
-        elif line is not None:
-            busy.add(line)
+def _behind_heads(unit: Unit, lines: Sequence[tuple[int, str | None]], states: list[int]) -> list[int]:
+    """The states of messages, all but the first of an ordering key blocked, and that as well where the key is busy."""
+    first = dict(zip(reversed(lines), reversed(range(len(lines))), strict=True))
+    found = [state if line[1] is None else BLOCKED for line, state in zip(lines, states, strict=True)]
+    for (queue, key), n in first.items():
+        if key is not None and ((head := unit.heads[queue, key]) is None or head.state > INFLIGHT):
+            found[n] = states[n]
+    return found

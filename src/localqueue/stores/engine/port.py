@@ -67,13 +67,15 @@ class Insert(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers."""
+    """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers,
+    `columns` the same messages by their fields, in the order of `NewMessage`."""
 
     keys: Sequence[int]
     states: Sequence[int]
     messages: Sequence[NewMessage]
     queues: Mapping[str, int]
     now: float
+    columns: Sequence[Sequence[Any]] = ()
 
     def inserts(self) -> list[Insert]:
         """The same, for a store that has no shorter way to write them."""

@@ -81,6 +81,7 @@ class PostgresRows:
     """
 
     journalled = False  # triggers write the journal
+    guards_dedupe_keys = False
 
     def __init__(
         self, store: Writer, connection: Any, now: float, held: set[int] | None, *, guarded: bool = True

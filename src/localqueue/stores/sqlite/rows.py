@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,15 @@ Execute = Callable[..., sqlite3.Cursor]
 
 _KEPT = tuple(code for code, name in enumerate(STATES) if name not in ("ready", "inflight"))  # have a column in queues
 _SIZES = (1, 8, 64, 500)  # of lists in a statement, so that there are few different ones
+
+
+@functools.cache
+def _heads(count: int) -> str:
+    """That they are there is all that matters, which an index knows."""
+    keys = ", ".join("?" * count)
+    return (
+        f"SELECT key, state, ordering_key FROM lq_messages WHERE queue = ? AND ordering_key IN ({keys}) AND state <= 1"
+    )
 
 
 @functools.cache
@@ -124,11 +134,14 @@ class SQLiteRows:
         rows = self._rows_of("m.key IN (...)", keys)
         for queue, names in _by_queue(wanted.holders).items():
             rows += self._rows_of("m.ended_at IS NULL AND m.queue = ? AND m.dedupe_key IN (...)", names, queue)
+        seen: list[Row] = []
         for queue, names in _by_queue(wanted.heads).items():
-            rows += self._rows_of("m.state IN (0, 1) AND m.queue = ? AND m.ordering_key IN (...)", names, queue)
+            for part in _lists(names):
+                heads = self.execute(_heads(len(part)), (queue, *part)).fetchall()
+                seen += [Row(key, queue, state, 0, 0.0, 0.0, ordering_key=name) for key, state, name in heads]
         for (queue, ordering_key), behind in wanted.behind.items():
             rows += self._rows(sql.ROWS + sql.NEXT_OF_KEY, (queue, ordering_key, behind))
-        return Found(rows, edges)
+        return Found(rows, edges, seen)
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
         (until,) = self.execute("SELECT until FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
@@ -416,9 +429,9 @@ class Counts:
 
 
 def _by_queue(keys: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    found: dict[int, list[str]] = defaultdict(list)
     for queue, name in keys:
-        found.setdefault(queue, []).append(name)
+        found[queue].append(name)
     return found
 
 
