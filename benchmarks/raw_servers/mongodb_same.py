@@ -17,7 +17,7 @@ from pymongo.write_concern import WriteConcern
 
 from localqueue.stores.engine.row import INFLIGHT
 from localqueue.stores.mongodb import MongoDBQueueStore, gate
-from localqueue.stores.mongodb.document import ROOM, plain, say, say_new
+from localqueue.stores.mongodb.document import ROOM, TO_CLAIM, plain, say
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 
 QUEUE = "bench"
@@ -37,7 +37,7 @@ class Adapter:
 
     def _document(self, key: int, item: dict[str, Any]) -> dict[str, Any]:
         document = plain(self.namespace, key, self.queue, json.dumps(item), None, time.time())
-        document["k"] = say_new(self.namespace, self.queue)
+        document["k"] = say(TO_CLAIM, self.namespace, self.queue)
         return document
 
     def put(self, item: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Adapter:
     def lease(self) -> Handle:
         now = time.time()
         handle = self.messages.find_one_and_update(
-            gate.unbarred(self.queue, now),
+            gate.for_claims(self.queue, None, now),
             self._claim(now),
             sort=gate.ORDER,
             hint=CLAIM,
@@ -60,9 +60,9 @@ class Adapter:
         return handle
 
     def _claim(self, now: float) -> dict[str, Any]:
-        told = say(ROOM, self.namespace, self.queue, time.time_ns())
+        told = say(ROOM, self.namespace, self.queue)
         changed = {"s": INFLIGHT, "due": now + 600.0, "la": now, "k": told}
-        return {"$set": changed, "$inc": {"a": 1}, "$unset": {"j": "", "st": "", "lb": "", "m": ""}}
+        return {"$set": changed, "$inc": {"a": 1}, "$unset": {"lb": "", "m": "", "j": ""}}
 
     def ack(self, handle: Handle) -> None:
         self.messages.delete_one(

@@ -17,7 +17,7 @@ from tests.crash.scenarios import SCENARIOS
 from tests.crash.stores import Clock
 from tests.faults.proxy import PLACES, Proxy, Where
 from tests.faults.ways import through, within_deadline
-from tests.servers import Server
+from tests.servers import MongoDB, Server
 from tests.stores import on_server
 
 #: What a store on the far side of a proxy is given, in seconds, to find out that the server does not answer.
@@ -33,25 +33,32 @@ class Halves(NamedTuple):
 
     settled_timers: list[Picture]
     without_lease: list[Picture]
+    uncounted: list[Picture]
 
 
 class Halving:
     """Makes each call in the parts that it may have, and keeps what the store showed between them.
 
-    Passed timers may be settled before anything is claimed, and the lease of a commit may follow the rest of it.
+    Passed timers may be settled before anything is claimed, the lease of a commit may follow the rest of it, and with
+    `counts_beside` the count of a worker's leases may follow the claim.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, counts_beside: bool) -> None:
         self._store = store
-        self.halves = Halves([], [])
+        self._counts_beside = counts_beside
+        self.halves = Halves([], [], [])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def lease(self, request: LeaseRequest) -> Any:
         self._store.lease(request._replace(limit=0))
-        self.halves.settled_timers.append(shown(self._store))
-        return self._store.lease(request)
+        before = shown(self._store)
+        self.halves.settled_timers.append(before)
+        leased = self._store.lease(request)
+        if self._counts_beside:
+            self.halves.uncounted.append(_with_counts_of(before, shown(self._store)))
+        return leased
 
     def commit(self, changes: Changes) -> Any:
         if changes.lease is None:
@@ -60,6 +67,13 @@ class Halving:
         self.halves.without_lease.append(shown(self._store))
         committed.leased = self.lease(changes.lease)
         return committed
+
+
+def _with_counts_of(before: Picture, after: Picture) -> Picture:
+    """What was shown after a claim, with the counts of leases that were shown before it."""
+    for name, queue in after["queues"].items():
+        queue["stats"]["leases_by_worker_id"] = before["queues"][name]["stats"]["leases_by_worker_id"]
+    return after
 
 
 class Rehearsal(NamedTuple):
@@ -100,9 +114,9 @@ class Outcome(NamedTuple):
         A commit may return without the lease that was asked of it; the caller then has no messages and no error.
         """
         if self.failure is None:
-            return [rehearsal.pictures[-1], *rehearsal.halves[-1].without_lease]
-        settled_timers, without_lease = rehearsal.halves[self.calls]
-        return [*rehearsal.pictures[self.calls : self.calls + 2], *settled_timers, *without_lease]
+            return [rehearsal.pictures[-1], *rehearsal.halves[-1].without_lease, *rehearsal.halves[-1].uncounted]
+        halves = itertools.chain(*rehearsal.halves[self.calls])
+        return [*rehearsal.pictures[self.calls : self.calls + 2], *halves]
 
 
 @contextmanager
@@ -143,17 +157,18 @@ def rehearse(server: Server, proxy: Proxy, name: str, *, journal: bool = False) 
     assert all(before != after for before, after in itertools.pairwise(pictures)), (
         "a call that changes nothing proves nothing"
     )
-    return Rehearsal(name, journal, pictures, _halves(name, journal), round_trips)
+    halves = _halves(name, journal, counts_beside=isinstance(server, MongoDB))
+    return Rehearsal(name, journal, pictures, halves, round_trips)
 
 
-def _halves(name: str, journal: bool) -> list[Halves]:
+def _halves(name: str, journal: bool, *, counts_beside: bool) -> list[Halves]:
     """Where each call may stop halfway, as a store in memory shows it: all stores show the same."""
     clock, found = Clock(), []
     with MemoryQueueStore(clock=clock) as store:
-        halving = Halving(store)
+        halving = Halving(store, counts_beside=counts_beside)
         for _ in SCENARIOS[name].steps(halving, prepared(store, name, clock, journal)):
             found.append(halving.halves)
-            halving.halves = Halves([], [])
+            halving.halves = Halves([], [], [])
     return found
 
 

@@ -3,12 +3,14 @@
 Every kind of write transaction is run through a proxy that cuts the connection at the first round trip of it, at the
 last, and at some between them.
 
-Two calls may be found half done, in one way each, and in no other:
+Some calls may be found half done, in one way each, and in no other:
 
 - A claim may settle the timers that have passed in a transaction of its own before it claims. The next claim would
   settle them just the same.
 - A commit may take its lease in a transaction of its own, directly after everything else. Cut between the two, it has
   done all but the lease, and nobody holds the messages.
+- A claim on MongoDB counts the leases of its worker in a statement of its own, directly after it, because a client that
+  dies inside of a transaction stops a queue. Cut between the two, the worker has leased more messages than are counted.
 """
 
 from __future__ import annotations

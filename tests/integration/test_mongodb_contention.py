@@ -11,7 +11,7 @@ import pytest
 from localqueue.errors import QueueFull
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.mongodb.rows import MongoRows
+from localqueue.stores.mongodb.rows import rows_of
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle, Subscriptions
 from tests.processes import context
 from tests.servers import MongoDB
@@ -119,7 +119,8 @@ def test_a_queue_that_is_made_while_a_transaction_runs_is_not_missed_by_it(mongo
     with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
         made: list[int] = []
 
-        def subscribe(unit: Unit, rows: MongoRows) -> bool:
+        def subscribe(unit: Unit) -> bool:
+            rows = rows_of(unit)
             if not made:  # by somebody else, when this one can not see it any more
                 store.server.messages.find_one({"_id": 0}, session=rows.session)
                 made.append(store.queue_number("topic"))

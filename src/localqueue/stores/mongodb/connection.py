@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC
 from typing import Any
 
 import pymongo
+from bson.int64 import Int64
 from pymongo.monitoring import TopologyListener
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreMissingError
+from localqueue.ids import new_secret
+from localqueue.stores import refusals
 from localqueue.stores.mongodb import errors, schema
 from localqueue.stores.mongodb.gate import Looks
 from localqueue.stores.mongodb.transaction import Orphans
@@ -34,11 +35,11 @@ _DRIFT = 0.5  # between the two clocks of this machine: it was suspended, or som
 _SHORTEST_SILENCE = 5.0  # seconds; a listener is silent for some of them
 
 _servers: dict[tuple[str, float], Server] = {}
-_lock = threading.RLock()
+lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
 
 
-class ServerClock:
+class ServerClock(TopologyListener):
     """The server's clock, as seen from here; `ask` returns the server's time in seconds.
 
     MongoDB can not put its own time into an inserted document, so the time is known beforehand: the difference between
@@ -56,7 +57,7 @@ class ServerClock:
 
     def __call__(self) -> float:
         monotonic = time.monotonic()
-        if monotonic - self._measured_at > _GOOD_FOR or abs(time.time() - monotonic - self._between) > _DRIFT:
+        if monotonic - self._measured_at > _GOOD_FOR or not self._holds():
             self._measure()
         return time.monotonic() + self._offset
 
@@ -82,12 +83,7 @@ class ServerClock:
     def _holds(self) -> bool:
         return abs(time.time() - time.monotonic() - self._between) <= _DRIFT
 
-
-class _NewPrimary(TopologyListener):
-    """Another server has another clock."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = weakref.ref(server)
+    # what the driver tells
 
     def opened(self, event: Any) -> None:
         pass
@@ -96,10 +92,10 @@ class _NewPrimary(TopologyListener):
         pass
 
     def description_changed(self, event: Any) -> None:
-        server = self._server()
+        """Another primary has another clock."""
         has_one, had_one = (one.has_writable_server() for one in (event.new_description, event.previous_description))
-        if server is not None and has_one and not had_one:
-            server.clock.doubt()
+        if has_one and not had_one:
+            self.doubt()
 
 
 class Server:
@@ -119,7 +115,7 @@ class Server:
         self.looks = Looks()
         self.orphans = Orphans(self)
         try:
-            with errors.translated(self.url):
+            with self.long_read():
                 self.client: Any = pymongo.MongoClient(
                     self.address,
                     serverSelectionTimeoutMS=int(self.timeout * 1000),
@@ -129,19 +125,21 @@ class Server:
                     tz_aware=False,
                     appname="localqueue",
                     socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                    event_listeners=[_NewPrimary(self)],
+                    event_listeners=[self.clock],
                 )
         except (ValueError, TypeError) as error:
             raise ValueError(f"can not open {self.url}: {error}") from error
         name = self.client.get_default_database(DEFAULT_DATABASE).name
         self.safe = WriteConcern(w="majority", j=True)
-        self.soon = WriteConcern(w=1, j=False)
         self.database: Any = self.client.get_database(
             name, write_concern=self.safe, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
         self.snapshot = ReadConcern("snapshot")
         self.messages: Any = self.database.lq_messages
         self.queues: Any = self.database.lq_queues
+        soon = WriteConcern(w=1, j=False)  # for what need not outlive a crash of the server
+        self.workers: Any = self.database.get_collection("lq_workers", write_concern=soon)
+        self._wakes: Any = self.database.get_collection("lq_wakes", write_concern=soon)
 
     def _ask(self) -> float:
         with self.call():
@@ -154,7 +152,9 @@ class Server:
                 schema.require_transactions(self.client, self.url)
                 schema.prepare(self.database, self.url)
                 self._prepared = True
-            return schema.namespace(self.database, name)
+            if schema.find_namespace(self.database, name) is None:
+                schema.number(self.database.lq_namespaces, {"name": name}, secret=Int64(new_secret()))
+        return self.find_namespace(name)
 
     def find_namespace(self, name: str) -> tuple[int, int]:
         """The same for one who only looks, and makes nothing."""
@@ -162,23 +162,24 @@ class Server:
             version = schema.version_of(self.database, self.url)
             found = schema.find_namespace(self.database, name) if version else None
         if found is None:
-            what = f"namespace {name!r} in the store" if version else "store"
-            raise QueueStoreMissingError(f"there is no {what} at {self.url!r}", path=self.url)
+            raise refusals.missing(f"namespace {name!r} in the store" if version else "store", self.url)
         return found
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """For what goes to the server: it ends within the timeout, and its errors are ours."""
-        with errors.translated(self.url), pymongo.timeout(self.timeout):
-            yield
+    def call(self) -> AbstractContextManager[None]:
+        """For what goes to the server and ends within the timeout."""
+        return errors.call(self.url, self.timeout)
 
     def long_read(self) -> AbstractContextManager[None]:
         """For a read that may take longer than the timeout, as long as the server keeps answering."""
-        return errors.translated(self.url)
+        return errors.call(self.url, None)
 
     def in_snapshot(self, collection: Any) -> Any:
         """The collection, read at one moment however long that takes."""
         return collection.with_options(read_concern=self.snapshot)
+
+    def tell(self, what: dict[str, Any]) -> None:
+        """Have listeners hear what no message tells them."""
+        self._wakes.update_one(schema.SAID, {"$set": {"k": what}})
 
     def close(self) -> None:
         self.orphans.end()
@@ -187,7 +188,7 @@ class Server:
 
 def acquire(url: str, timeout: float) -> Server:
     """The server at an address; each `acquire` wants a `release`."""
-    with _lock:
+    with lock:
         server = _servers.get((url, timeout))
         if server is None:
             server = _servers[url, timeout] = Server(url, timeout)
@@ -196,22 +197,14 @@ def acquire(url: str, timeout: float) -> Server:
 
 
 def release(server: Server) -> None:
-    with _lock:
+    with lock:
         server.users -= 1
         if server.users == 0:
             _servers.pop((server.address, server.timeout), None)
             server.close()
 
 
-# fork: nobody opens or closes a client meanwhile; the child opens its own
-
-
-def hold() -> None:
-    _lock.acquire()
-
-
-def go_on() -> None:
-    _lock.release()
+# fork: nobody opens or closes a client meanwhile, because the forking one holds the lock; the child opens its own
 
 
 def renew_in_child(server: Server) -> None:
@@ -219,7 +212,3 @@ def renew_in_child(server: Server) -> None:
     if server.pid != os.getpid():
         _abandoned.append(server.client)
         server.open()
-
-
-def closed(url: str) -> QueueStoreClosedError:
-    return QueueStoreClosedError(f"the store at {url} is closed", path=url)

@@ -7,7 +7,6 @@ The fields of a document; those that are None are left out:
     co   codec        hd  headers       dk  dedupe key    u   the same while it is live        ok  ordering key
     r    run          w   waiting on    dep dependents    la  leased_at     lb  leased_by     m   most attempts
     fg   forgiven     er  last error    ft  failed_at     h   finished attempts
-    st   the claim that leased it, where several were claimed at once
     k    what listeners are to hear                       j   1: written by a transaction that keeps a journal
 
 What listeners hear (`k`, also of the one document of `lq_wakes`): `c` is the channel, `ready:<namespace>` for messages
@@ -17,17 +16,20 @@ is the queue. `t` makes it differ from what was said before, because the server 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from bson.int64 import Int64
+from bson.objectid import ObjectId
 
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Insert
 from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING, Row, from_json, to_json
 from localqueue.stores.port import STATES, NewMessage, Payload, StoredMessage
 from localqueue.stores.rules import Attempt
 
+K = TypeVar("K")
+V = TypeVar("V")
 Document = dict[str, Any]
 
 LIVE = [READY, DELAYED, INFLIGHT, WAITING, BLOCKED]
@@ -50,34 +52,32 @@ def row_of(document: Document) -> Row:
 
 
 def fields_of(row: Row) -> Document:
-    """What can change of a message, without what is absent."""
-    fields: Document = {"s": row.state, "a": row.attempts, "at": row.available_at}
-    for name, value in (
-        ("due", row.due_at), ("e", row.ended_at), ("x", row.expires_at), ("la", row.leased_at), ("lb", row.leased_by),
-        ("m", row.most), ("er", row.last_error), ("ft", row.failed_at),
-    ):  # fmt: skip
-        if value is not None:
-            fields[name] = value
-    for name, count in (("fg", row.forgiven), ("w", row.waiting_on), ("dep", row.dependents)):
-        if count:
-            fields[name] = count
-    if row.dedupe_key is not None and row.state < DEAD:
-        fields["u"] = row.dedupe_key
-    return fields
+    """What can change of a message."""
+    return {
+        "s": row.state, "a": row.attempts, "at": row.available_at, "due": row.due_at, "e": row.ended_at,
+        "x": row.expires_at, "la": row.leased_at, "lb": row.leased_by, "m": row.most, "er": row.last_error,
+        "ft": row.failed_at, "fg": row.forgiven or None, "w": row.waiting_on or None, "dep": row.dependents or None,
+        "u": row.dedupe_key if row.state < DEAD else None,
+    }  # fmt: skip
 
 
-def new_document(namespace: int, insert: Insert) -> Document:
-    row, message = insert
-    document: Document = {"_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at}
-    document |= fields_of(row)
-    document["b"] = message.payload
-    keys = ("dk", row.dedupe_key), ("ok", row.ordering_key), ("r", row.run)
-    for name, value in (("co", message.codec), ("hd", message.headers), *keys):
-        if value is not None:
-            document[name] = value
+def to_fields(fields: Document) -> Document:
+    """The update that gives a document these fields, or takes away those that are None."""
+    return {
+        "$set": {name: value for name, value in fields.items() if value is not None},
+        "$unset": {name: "" for name, value in fields.items() if value is None},
+    }
+
+
+def new_document(namespace: int, row: Row, message: NewMessage) -> Document:
+    document: Document = {
+        "_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at,
+        "b": message.payload, "co": message.codec, "hd": message.headers, "dk": row.dedupe_key,
+        "ok": row.ordering_key, "r": row.run, **fields_of(row),
+    }  # fmt: skip
     if message.past is not None and (attempts := rules.attempts_of(message.past.history)):
         document["h"] = [attempt_values(one) for one in attempts]
-    return document
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def attempt_values(attempt: Attempt) -> list[Any]:
@@ -99,13 +99,13 @@ def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | N
 
 
 def simple(namespace: int, key: int, queue: int, state: int, message: NewMessage, now: float) -> Document:
-    """The document of a new message that nothing but its keys and times decide about."""
+    """The document of a new message that nothing but its keys and times decide about: what `new_document` makes of one,
+    in half the time."""
     document = plain(namespace, key, queue, message.payload, message.codec, now)
-    at, expires_at = now + message.delay, None if message.ttl is None else now + message.ttl
-    document["s"], document["p"], document["at"] = state, message.priority, at
-    if expires_at is not None:
-        document["x"] = expires_at
-    due = rules.due_at(STATES[state], available_at=at, expires_at=expires_at)
+    document["s"], document["p"], document["at"] = state, message.priority, now + message.delay
+    if message.ttl is not None:
+        document["x"] = now + message.ttl
+    due = rules.due_at(STATES[state], available_at=document["at"], expires_at=document.get("x"))
     if due is not None:
         document["due"] = due
     if message.dedupe_key is not None:
@@ -132,14 +132,20 @@ def stored_message(ids: Mint, document: Document, queue: str) -> StoredMessage:
     )  # fmt: skip
 
 
+def numbers(keys: Iterable[int]) -> list[Int64]:
+    return [Int64(key) for key in keys]
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
 def channel(kind: str, namespace: int) -> str:
     return f"{kind}:{namespace}"
 
 
-def say(kind: str, namespace: int, queue: int, stamp: int) -> Document:
-    return {"c": channel(kind, namespace), "q": queue, "t": Int64(stamp)}
-
-
-def say_new(namespace: int, queue: int) -> Document:
-    """Of a new message: nothing was said before."""
-    return {"c": channel(TO_CLAIM, namespace), "q": queue}
+def say(kind: str, namespace: int, queue: int) -> Document:
+    return {"c": channel(kind, namespace), "q": queue, "t": ObjectId()}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from localqueue.errors import (
     PayloadError,
-    QueueStoreClosedError,
     QueueStoreError,
     QueueStoreFullError,
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
     QueueStoreUnavailableError,
 )
+from localqueue.stores import refusals
 
 try:
     import pymongo
@@ -29,7 +29,7 @@ except ImportError as missing:
 
 DUPLICATE = 11000
 REJECTED = 121  # by the validator that guards journalled namespaces, see journal.py
-BARRED = 14  # by the barrier of a paused queue, see gate.py
+_BARRED = 14  # by the barrier of a paused queue, see gate.py
 
 _UNAUTHORIZED = (13, 18)
 _READ_ONLY = (20, 10107, 13435)
@@ -50,20 +50,20 @@ def without_password(url: str) -> str:
     return f"{parts.scheme}://{shown}{parts.path}"
 
 
+def _details(error: BaseException) -> Any:
+    """What the server says about an error, also where the driver wraps it in the report of a bulk write."""
+    details = getattr(error, "details", None) or {}
+    return (details.get("writeErrors") or [details])[0]
+
+
 def code_of(error: BaseException) -> int | None:
-    """The server's code of an error, also where the driver wraps it in the report of a bulk write."""
-    details = getattr(error, "details", None)
-    refused = details.get("writeErrors") if isinstance(details, dict) else None
-    return refused[0].get("code") if refused else getattr(error, "code", None)
+    code: int | None = _details(error).get("code", getattr(error, "code", None))
+    return code
 
 
 def index_of(error: BaseException) -> dict[str, Any]:
     """The fields of the index in which a duplicate was found."""
-    details = getattr(error, "details", None)
-    if not isinstance(details, dict):
-        return {}
-    refused = details.get("writeErrors")
-    found: dict[str, Any] = (refused[0] if refused else details).get("keyPattern") or {}
+    found: dict[str, Any] = _details(error).get("keyPattern") or {}
     return found
 
 
@@ -72,16 +72,32 @@ def is_conflict(error: BaseException) -> bool:
     return code_of(error) in _CONFLICTS
 
 
+class Barred(QueueStoreError):
+    """A claim met the barrier of a pause."""
+
+
+class Refused(QueueStoreError):
+    """An index or the validator of the journal was in the way of a write."""
+
+    def __init__(self, error: BaseException, url: str) -> None:
+        super().__init__(f"MongoDB queue store at {url}: {error}", path=url)
+        self.code, self.index = code_of(error), index_of(error)
+
+
 def translate(error: Exception, url: str) -> Exception:
     """A driver's error as one of ours that says the way out."""
     where = f"MongoDB queue store at {url}"
     code = code_of(error)
+    if code in (DUPLICATE, REJECTED):
+        return Refused(error, url)
+    if code == _BARRED:
+        return Barred(f"{where}: {error}", path=url)
     if isinstance(error, errors.DocumentTooLarge) or code in _TOO_LARGE or "BSONObjectTooLarge" in str(error):
         return PayloadError(f"a message is larger than the 16 MB that MongoDB stores in one document ({error})")
     if isinstance(error, BSONError):
         return PayloadError(f"MongoDB can not store this value: {error}")
     if isinstance(error, errors.InvalidOperation) and "close" in str(error):
-        return QueueStoreClosedError(f"the store at {url} is closed", path=url)
+        return refusals.closed(url)
     if code in _UNAUTHORIZED:
         return QueueStoreError(f"{where}: the user may not do this; grant it readWrite and dbAdmin ({error})", path=url)
     if code in _TRANSACTION_TOO_LARGE:
@@ -104,18 +120,18 @@ def translate(error: Exception, url: str) -> Exception:
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
+def call(url: str, timeout: float | None) -> Iterator[None]:
+    """Around what goes to the server: it ends within a time, unless that is None, and its errors are ours."""
     try:
-        yield
+        with pymongo.timeout(timeout):
+            yield
     except (errors.PyMongoError, BSONError) as error:
         raise translate(error, url) from error
 
 
-@contextmanager
-def deadline(at: float) -> Iterator[None]:
+def deadline(at: float) -> AbstractContextManager[None]:
     """Bound the calls inside by a moment of the monotonic clock."""
-    with pymongo.timeout(max(0.001, at - time.monotonic())):
-        yield
+    return pymongo.timeout(max(0.001, at - time.monotonic()))
 
 
 def locked(url: str) -> QueueStoreLockedError:

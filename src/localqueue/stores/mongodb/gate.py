@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bson.int64 import Int64
 
 from localqueue.stores import rules
-from localqueue.stores.engine.row import INFLIGHT, READY
-from localqueue.stores.mongodb.document import LIVE, ROOM, Document, say
+from localqueue.stores.engine.row import READY
+from localqueue.stores.mongodb.document import LIVE, Document
 from localqueue.stores.mongodb.schema import CLAIM
-from localqueue.stores.port import LeaseRequest
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.connection import Server
-    from localqueue.stores.mongodb.store import MongoDBQueueStore
 
 #: Of the messages that can be claimed.
 ORDER = [("p", -1), ("at", 1), ("_id", 1)]
@@ -50,7 +48,6 @@ class Looks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[int, _Look] = {}
-        self.barriers: set[int] = set()  # queues whose barrier somebody here has met
 
     def wanted(self, queue: int, now: float) -> bool:
         known = self._known.get(queue)
@@ -80,16 +77,6 @@ class Looks:
     def forget(self, queue: int) -> None:
         with self._lock:
             self._known.pop(queue, None)
-
-
-def next_due(server: Server, queue: int, session: Any = None) -> float:
-    """When the next timer of a queue passes."""
-    found = server.messages.find(
-        {"q": queue, "s": {"$in": LIVE}, "due": {"$exists": True}}, {"due": 1, "_id": 0}, session=session
-    )
-    for document in found.sort([("due", 1), ("_id", 1)]).limit(1):
-        return float(document["due"])
-    return rules.NEVER
 
 
 class Found(NamedTuple):
@@ -126,38 +113,9 @@ def _others(queue: int, worker: str | None) -> Document:
     return {"_id": -queue, "all": False, "off.w": {"$ne": worker}}
 
 
-def unbarred(queue: int, now: float) -> Document:
-    """Which documents a claim considers; what has outlived its time is left for the timers."""
-    return {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}}
-
-
 def for_claims(queue: int, worker: str | None, now: float) -> Document:
-    """The same for a worker, whom the barrier of others does not concern."""
-    return {**unbarred(queue, now), "$nor": [_others(queue, worker)]}
-
-
-def claim_of(
-    store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: float, *, journalled: bool = False
-) -> Document:
-    """What a claim makes of the documents it takes."""
-    changed: Document = {"s": INFLIGHT, "due": now + request.timeout, "la": now}
-    changed["k"] = say(ROOM, store.namespace_id, queue, store.ids.reserve())
-    gone = {"j": "", "st": ""}
-    for name, value in (("lb", request.leased_by), ("m", request.max_attempts)):
-        if value is None:
-            gone[name] = ""
-        else:
-            changed[name] = value
-    if journalled:
-        changed["j"] = 1
-        del gone["j"]
-    return {"$set": changed, "$inc": {"a": 1}, "$unset": gone}
-
-
-def claimed(document: Document, update: Document) -> Document:
-    """The document as the claim has made it."""
-    kept = {name: value for name, value in document.items() if name not in update["$unset"]}
-    return {**kept, **update["$set"], "a": document["a"] + 1}
+    """Which documents a claim considers; what has outlived its time is left for the timers."""
+    return {"q": queue, "s": READY, "due": {"$not": {"$lte": now}}, "$nor": [_others(queue, worker)]}
 
 
 def write_barrier(server: Server, queue: int, session: Any) -> None:

@@ -50,7 +50,7 @@ def entry_of(note: Note, now: float) -> Document:
     return entry(note.type, row.queue, row.key, b=message.payload, co=message.codec, o=to_json(options))
 
 
-def is_kept(store: MongoDBQueueStore, session: Any, *, first: bool = False) -> bool:
+def is_kept(store: KeepsJournal, session: Any = None, *, first: bool = False) -> bool:
     """Whether a journal is kept; with `first` the transaction has not touched the messages before."""
     if first:
         store.server.messages.find_one({"_id": Int64(0)}, session=session)
@@ -125,15 +125,12 @@ class KeepsJournal(Reads):
                 server.messages.update_many(inflight, {"$set": {"j": 1}})
 
     def journal_enabled(self) -> bool:
-        self._require_open()
-        with self.server.call():
-            found = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
-        return found is not None and bool(found["enabled"])
+        with self._call():
+            return is_kept(self)
 
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
-        self._require_open()
         query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})
-        with self.server.long_read():
+        with self._call(long=True):
             found = self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0)
             entries = list(found) if limit != 0 else []
         return [self._event(entry) for entry in entries]
@@ -147,7 +144,6 @@ class KeepsJournal(Reads):
         )  # fmt: skip
 
     def journal_span(self) -> tuple[int, int]:
-        self._require_open()
         mine = {"$match": entries_of(self.namespace_id)}
         first = [mine, {"$sort": {"_id": 1}}, {"$limit": 1}, {"$project": {"_id": 1}}]
         look = [
@@ -156,7 +152,7 @@ class KeepsJournal(Reads):
         ]
         # What a majority has can not be taken back, so nothing will be written under these numbers again.
         journals = self.server.database.lq_journals.with_options(read_concern=ReadConcern("majority"))
-        with self.server.call():
+        with self._call():
             found = next(iter(journals.aggregate(look)), None)
         if found is None:
             return 1, 0

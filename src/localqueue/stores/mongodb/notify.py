@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pymongo
 from bson.objectid import ObjectId
 from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -20,11 +21,10 @@ from pymongo.read_concern import ReadConcern
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, READY
 from localqueue.stores.listener import Ear, Listener
-from localqueue.stores.mongodb import errors, gate
+from localqueue.stores.mongodb import gate
 from localqueue.stores.mongodb.connection import Server
 from localqueue.stores.mongodb.document import ROOM, RUN, TO_CLAIM, Document, channel, say
 from localqueue.stores.mongodb.reads import Reads
-from localqueue.stores.mongodb.schema import SAID
 from localqueue.stores.wake import StoreWaiter, Wake, change_of
 
 _RUNS = object()
@@ -83,12 +83,9 @@ class Notifies(Reads):
 
     def say(self, what: Iterable[tuple[str, int]]) -> None:
         """Tell listeners of other processes what no message tells them. What is lost costs them time only."""
-        soon = self.server.database.lq_wakes.with_options(write_concern=self.server.soon)
-        until = time.monotonic() + _TELL_WITHIN
-        for kind, queue in what:
-            told = say(kind, self.namespace_id, queue, self.ids.reserve())
-            with suppress(PyMongoError), errors.deadline(until):
-                soon.update_one(SAID, {"$set": {"k": told}})
+        with suppress(PyMongoError), pymongo.timeout(_TELL_WITHIN):
+            for kind, queue in what:
+                self.server.tell(say(kind, self.namespace_id, queue))
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> StoreWaiter:
         def check() -> tuple[bool, float]:
@@ -152,7 +149,7 @@ class ChangeListener(Listener):
         self._server.client.admin.command("ping")
 
     def subscribe(self, channels: Iterable[str]) -> None:
-        self._close()
+        self.disconnect()
         wanted = [*channels, self._me]
         try:
             self._open(wanted)
@@ -217,17 +214,12 @@ class ChangeListener(Listener):
             self._say_to_myself()
 
     def _say_to_myself(self) -> None:
-        now = {"c": self._me, "q": self._asked, "t": ObjectId()}
-        soon = self._server.database.lq_wakes.with_options(write_concern=self._server.soon)
-        soon.update_one(SAID, {"$set": {"k": now}})
-
-    def disconnect(self) -> None:
-        self._close()
+        self._server.tell({"c": self._me, "q": self._asked, "t": ObjectId()})
 
     def abandon(self) -> None:
         """The client knows by itself that its process was forked."""
 
-    def _close(self) -> None:
+    def disconnect(self) -> None:
         if self._stream is not None:
             stream, self._stream = self._stream, None
             with suppress(Exception):

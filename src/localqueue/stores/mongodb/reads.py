@@ -6,15 +6,17 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from bson.int64 import Int64
 
 from localqueue.message import QueueStats, RunStats
-from localqueue.stores import rules
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.row import BLOCKED, CANCELLED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, WAITING
 from localqueue.stores.engine.store import EngineStore
-from localqueue.stores.mongodb.connection import Server, closed
+from localqueue.stores.mongodb import gate
+from localqueue.stores.mongodb.connection import Server
 from localqueue.stores.mongodb.document import LIVE, Document, stored_message
 from localqueue.stores.mongodb.schema import ALL, CLAIM
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
@@ -75,33 +77,24 @@ def _counts(found: dict[str, list[Document]]) -> list[int]:
 
 def _stats(server: Server, queue: int, now: float) -> QueueStats:
     leased = {"_id": "$lb", "count": {"$sum": 1}, "first": {"$min": "$la"}, "sum": {"$sum": "$la"}}
-    ready = {"q": queue, "s": READY} | MESSAGES
     due: Document = {"q": queue, "due": {"$lte": now}}
     alive = {"x": {"$not": {"$lte": now}}}
-    shown = {"$project": {"p": 1, "at": 1, "due": 1}}
     found = _ask(
         server, queue, now,
         _union("lq_messages", "leased",
                {"$match": {"q": queue, "s": INFLIGHT, "due": {"$gt": now}}}, {"$group": leased}),
         _union("lq_queues", "queue", {"$match": {"_id": queue}}),
-        _union("lq_messages", "first",
-               {"$match": ready}, {"$sort": {"p": -1, "at": 1, "_id": 1}}, {"$limit": 1}, shown),
-        _union("lq_messages", "last",
-               {"$match": ready}, {"$sort": {"p": 1, "at": -1, "_id": -1}}, {"$limit": 1}, shown),
         *(_union("lq_messages", "due",
-                 {"$match": due | state}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, shown)
+                 {"$match": due | state}, {"$sort": {"due": 1, "_id": 1}}, {"$limit": 1}, {"$project": {"due": 1}})
           for state in ({"s": INFLIGHT}, {"s": DELAYED} | alive)),
     )  # fmt: skip
     workers = list(server.database.lq_workers.find({"q": queue}))  # not waited for, so in no snapshot yet
     row = found["queue"][0] if found["queue"] else {}
     since = [one["due"] for one in found["due"]]
-    if found["first"]:
-        one_priority = found["first"][0]["p"] == found["last"][0]["p"]
-        since.append(found["first"][0]["at"] if one_priority else _oldest_ready(server, ready, now))
     return queue_stats(
         _counts(found),
         now=now,
-        available=since,
+        available=[*since, _oldest_ready(server, queue)],
         held=[Held(one["_id"], one["count"], one["first"], one["sum"]) for one in found["leased"]],
         workers=known_workers(row, workers),
         dropped=row.get("dropped", 0),
@@ -119,11 +112,10 @@ def known_workers(queue: Document, seen: Iterable[Document]) -> list[KnownWorker
     ]
 
 
-def _oldest_ready(server: Server, ready: Document, now: float) -> float:
+def _oldest_ready(server: Server, queue: int) -> float:
     """When the ready message became available that did so first: one seek for each priority in use."""
-    oldest, query = now, dict(ready)
-    order = [("p", -1), ("at", 1), ("_id", 1)]
-    while (first := server.messages.find_one(query, {"p": 1, "at": 1}, sort=order, hint=CLAIM)) is not None:
+    oldest, query = rules.NEVER, {"q": queue, "s": READY} | MESSAGES
+    while (first := server.messages.find_one(query, {"p": 1, "at": 1}, sort=gate.ORDER, hint=CLAIM)) is not None:
         oldest = min(oldest, first["at"])
         query["p"] = {"$lt": first["p"]}
     return oldest
@@ -147,11 +139,10 @@ class Reads(EngineStore):
 
     def _require_open(self) -> None:
         if not self._finalizer.alive:
-            raise closed(self.url)
+            raise refusals.closed(self.url)
 
     def _look_up_queue(self, name: str) -> int | None:
-        self._require_open()
-        with self.server.call():
+        with self._call():
             found = self.server.queues.find_one({"n": self.namespace_id, "name": name}, {"_id": 1})
         return None if found is None else int(found["_id"])
 
@@ -163,14 +154,16 @@ class Reads(EngineStore):
             known = self._queue_names[number] = found["name"]
         return known
 
-    def _read(self, name: str, work: Callable[[int], T], missing: T, *, long: bool = False) -> T:
-        """Read about a queue; with `long` for as long as the server keeps answering."""
+    def _call(self, *, long: bool = False) -> AbstractContextManager[None]:
+        """For what is asked of the server; with `long` for as long as it keeps answering."""
         self._require_open()
-        queue = self._find_queue(name)
-        if queue is None:
-            return missing
-        with self.server.long_read() if long else self.server.call():
-            return work(queue)
+        return self.server.long_read() if long else self.server.call()
+
+    def _read(self, name: str, work: Callable[[int], T], missing: T, *, long: bool = False) -> T:
+        """Read about a queue."""
+        with self._call(long=long):
+            queue = self._find_queue(name)
+            return missing if queue is None else work(queue)
 
     # messages
 
@@ -268,13 +261,11 @@ class Reads(EngineStore):
     # runs
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
-        self._require_open()
-        with self.server.long_read():
+        with self._call(long=True):
             found = self.server.database.lq_runs.find({"n": self.namespace_id, "name": {"$gt": after}}, {"name": 1})
             return [row["name"] for row in found.sort("name", 1).limit(limit or 0)] if limit != 0 else []
 
     def run(self, run_id: str) -> RunStats | None:
-        self._require_open()
         named, mine = {"n": self.namespace_id, "name": run_id}, {"n": self.namespace_id, "r": run_id}
         done = [{"$match": named}, {"$group": {"_id": "done", "count": {"$sum": "$done"}}}]
         states = [{"$match": mine}, {"$group": {"_id": "$s", "count": {"$sum": 1}}}]
@@ -284,7 +275,7 @@ class Reads(EngineStore):
             {"$unionWith": {"coll": "lq_done", "pipeline": done}},
             {"$unionWith": {"coll": "lq_messages", "pipeline": states}},
         ]
-        with self.server.call():
+        with self._call():
             runs = self.server.in_snapshot(self.server.database.lq_runs)
             found = {row["_id"]: row["count"] for row in runs.aggregate(pipeline)}
         if "total" not in found:
@@ -293,10 +284,9 @@ class Reads(EngineStore):
         return RunStats(run_id=run_id, total=found["total"], done=found.get("done", 0), **by_state)
 
     def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
-        self._require_open()
         behind = Int64((after and self.ids.key_of(after)) or 0)
         query = {"n": self.namespace_id, "r": run_id, "_id": {"$gt": behind}}
-        with self.server.long_read():
+        with self._call(long=True):
             found = self.server.in_snapshot(self.server.messages).find(query).sort("_id", 1).limit(limit or 0)
             documents = list(found) if limit != 0 else []
         return [stored_message(self.ids, one, self.name_of_queue(one["q"])) for one in documents]
@@ -307,20 +297,17 @@ class Reads(EngineStore):
         return next(iter(self.records_of(kind, [key]).values()), None)
 
     def records_of(self, kind: str, keys: list[str]) -> dict[str, Record]:
-        self._require_open()
-        with self.server.call():
+        with self._call():
             found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$in": keys}})
             return {document["key"]: as_record(document) for document in found}
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        self._require_open()
-        with self.server.call():
+        with self._call():
             found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$gt": after}})
             return [as_record(document) for document in found.sort("key", 1).limit(limit or 0)] if limit != 0 else []
 
     def queues(self) -> list[str]:
-        self._require_open()
-        with self.server.call():
+        with self._call():
             return sorted(row["name"] for row in self.server.queues.find({"n": self.namespace_id}, {"name": 1}))
 
     def _queue(self, name: str) -> Document:

@@ -11,18 +11,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
 from pymongo import DeleteOne, UpdateOne
 from pymongo.errors import OperationFailure
 
-from localqueue.errors import IdTaken, RecordConflict
-from localqueue.stores import rules
+from localqueue.errors import IdTaken
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.mongodb import errors, gate, schema
+from localqueue.stores.mongodb import errors, fast, gate, schema
 from localqueue.stores.mongodb.document import (
     HEADS,
     LIVE,
@@ -32,13 +32,15 @@ from localqueue.stores.mongodb.document import (
     Document,
     attempt_values,
     fields_of,
+    grouped,
     new_document,
+    numbers,
     plain,
     row_of,
     say,
-    say_new,
     simple,
     stored_message,
+    to_fields,
 )
 from localqueue.stores.mongodb.journal import entry, entry_of, is_kept, write_entries
 from localqueue.stores.mongodb.transaction import Again
@@ -46,10 +48,6 @@ from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, Payload, RecordW
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 _PARTS_OF_A_RUN = 8
 _QUESTIONS = 100  # that are asked in one statement
@@ -62,6 +60,8 @@ class MongoRows:
     looks at the switch.
     """
 
+    guards_dedupe_keys = False
+
     def __init__(self, store: MongoDBQueueStore, session: Any) -> None:
         self.store = store
         self.ids = store.ids
@@ -69,27 +69,17 @@ class MongoRows:
         self.server = store.server
         self.messages = store.server.messages
         self.database = store.server.database
+        self.queue, self.find_queue, self.queue_name = store.queue_number, store._find_queue, store.name_of_queue
         self.looked = store.journalled  # at the journal's switch
         self.journalled = self.looked and is_kept(store, session, first=True)
         self.timers: dict[int, float] = {}
         self.told: set[tuple[str, int]] = set()  # what listeners are told after the commit: the kind and the queue
-        self.barred = False  # a claim met a pause
         self._entries: list[Document] = []
-        self._saved: dict[int, Document] = {}  # the fields of messages as the server has them
         self._claimed: dict[int, Row] = {}
         self._locked: set[int] = set()
         self._heard: set[int] = set()  # queues of which a new message tells
 
     # queues
-
-    def queue(self, name: str) -> int:
-        return self.store.queue_number(name)
-
-    def find_queue(self, name: str) -> int | None:
-        return self.store._find_queue(name)
-
-    def queue_name(self, queue: int) -> str:
-        return self.store.name_of_queue(queue)
 
     def change_queue(self, queue: int, update: Document) -> Document:
         """What was known of a queue. One that was made after this transaction began can not be seen by it."""
@@ -127,26 +117,21 @@ class MongoRows:
 
     # rows in
 
-    def _adopt(self, document: Document) -> Row:
-        row = row_of(document)
-        self._saved[row.key] = fields_of(row)
-        return row
-
     def search(
         self, query: Document, order: Sequence[tuple[str, int]] = (), limit: int = 0, *, hint: str | None = None
     ) -> list[Row]:
         cursor = self.messages.find(query, WITHOUT_CONTENT, session=self.session, hint=hint)
         if order:
             cursor = cursor.sort(list(order))
-        return [self._adopt(document) for document in cursor.limit(limit)]
+        return [row_of(document) for document in cursor.limit(limit)]
 
     def fetch(self, wanted: Wanted) -> Found:
         self._lock_keys([*wanted.heads, *wanted.behind])
         claimed = [self._claimed.pop(key) for key in wanted.keys & self._claimed.keys()]
         keys = wanted.keys.difference(row.key for row in claimed)
-        either: list[Document] = [{"_id": {"$in": _numbers(keys)}}] if keys else []
-        either += [{"q": queue, "u": {"$in": names}} for queue, names in _grouped(wanted.holders).items()]
-        heads = _grouped(wanted.heads).items()
+        either: list[Document] = [{"_id": {"$in": numbers(keys)}}] if keys else []
+        either += [{"q": queue, "u": {"$in": names}} for queue, names in grouped(wanted.holders).items()]
+        heads = grouped(wanted.heads).items()
         either += [{"q": queue, "ok": {"$in": names}, "s": {"$in": HEADS}} for queue, names in heads]
         rows = claimed
         if either:
@@ -161,7 +146,7 @@ class MongoRows:
             blocked = {"q": queue, "ok": key, "s": BLOCKED, "_id": {"$gt": Int64(after)}}
             first: list[Document] = [{"$match": blocked}, {"$sort": {"_id": 1}}, {"$limit": 1}]
             questions.append([*first, {"$project": WITHOUT_CONTENT}])
-        return [self._adopt(document) for answer in self._ask(questions) for document in answer]
+        return [row_of(document) for answer in self._ask(questions) for document in answer]
 
     def _ask(self, questions: Sequence[list[Document]]) -> list[list[Document]]:
         """Several questions about messages, with short answers, in one statement: all are joined to one document."""
@@ -180,14 +165,14 @@ class MongoRows:
     def _edges(self, upstreams: Iterable[int], rows: list[Row]) -> list[tuple[int, int]]:
         """The edges of these, and the messages at their other ends."""
         pipeline: list[Document] = [
-            {"$match": {"u": {"$in": _numbers(upstreams)}}},
+            {"$match": {"u": {"$in": numbers(upstreams)}}},
             {"$lookup": {"from": "lq_messages", "localField": "d", "foreignField": "_id", "as": "of"}},
             {"$project": {"of": WITHOUT_CONTENT}},
         ]
         edges = []
         for edge in self.database.lq_edges.aggregate(pipeline, session=self.session):
             edges.append((edge["u"], edge["d"]))
-            rows += [self._adopt(document) for document in edge["of"]]
+            rows += [row_of(document) for document in edge["of"]]
         return edges
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
@@ -241,15 +226,15 @@ class MongoRows:
 
     def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
         self._lock_edges()
-        found = self.database.lq_edges.find({"d": {"$in": _numbers(dependents)}}, session=self.session)
+        found = self.database.lq_edges.find({"d": {"$in": numbers(dependents)}}, session=self.session)
         return [(edge["u"], edge["d"]) for edge in found]
 
     def removed(self, keys: Iterable[int]) -> set[int]:
-        found = self.database.lq_removed.find({"_id": {"$in": _numbers(keys)}}, {"_id": 1}, session=self.session)
+        found = self.database.lq_removed.find({"_id": {"$in": numbers(keys)}}, {"_id": 1}, session=self.session)
         return {one["_id"] for one in found}
 
     def stored(self, keys: Iterable[int]) -> dict[int, StoredMessage]:
-        found = self.messages.find({"_id": {"$in": _numbers(keys)}}, session=self.session)
+        found = self.messages.find({"_id": {"$in": numbers(keys)}}, session=self.session)
         return {one["_id"]: stored_message(self.ids, one, self.queue_name(one["q"])) for one in found}
 
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
@@ -298,7 +283,7 @@ class MongoRows:
         if edges:
             self.database.lq_edges.insert_many(edges, session=session)
         if gone or done:
-            ends = [{"u": {"$in": _numbers(gone)}}, {"d": {"$in": _numbers(done)}}]
+            ends = [{"u": {"$in": numbers(gone)}}, {"d": {"$in": numbers(done)}}]
             self.database.lq_edges.delete_many({"$or": ends}, session=session)
         if writes.removed:
             mine = {"n": self.store.namespace_id}
@@ -314,18 +299,16 @@ class MongoRows:
     def _delete(self, writes: Writes) -> None:
         """What the server does not check as it is deleted, because it is not under a lease, is checked here."""
         rows = writes.deletes.values()
-        if not self.looked and not writes.inserts and any(self._saved[row.key]["s"] != INFLIGHT for row in rows):
+        if not self.looked and not writes.inserts and any(_was(row) != INFLIGHT for row in rows):
             if is_kept(self.store, self.session):
                 self._begin_anew()
             self.looked = True
-        which: Document = {"_id": {"$in": _numbers(writes.deletes)}}
+        which: Document = {"_id": {"$in": numbers(writes.deletes)}}
         if not self.looked:
             which["j"] = None
         if self.messages.delete_many(which, session=self.session).deleted_count != len(rows):
             self._begin_anew()
-        for row in rows:
-            if self._saved.pop(row.key)["s"] in (READY, BLOCKED):
-                self.told.add((ROOM, row.queue))
+        self.told.update((ROOM, row.queue) for row in rows if _was(row) in (READY, BLOCKED))
 
     def _begin_anew(self) -> None:
         """And look at the switch: a journal is kept after all, or may be."""
@@ -333,7 +316,7 @@ class MongoRows:
         raise Again
 
     def _update(self, writes: Writes) -> None:
-        attempts = _grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
+        attempts = grouped((row.key, attempt_values(attempt)) for row, _, attempt in writes.attempts)
         updates = [
             UpdateOne({"_id": Int64(key)}, self._change(row, attempts.get(key))) for key, row in writes.updates.items()
         ]
@@ -343,24 +326,15 @@ class MongoRows:
 
     def _change(self, row: Row, attempts: list[Any] | None) -> Document:
         """The update that makes the stored document what the row has become."""
-        before, fields = self._saved[row.key], fields_of(row)
-        changed = {name: value for name, value in fields.items() if before.get(name) != value}
-        gone = dict.fromkeys(before.keys() - fields.keys(), "")
-        if "s" in changed:
+        fields, before = fields_of(row) | {"j": 1 if self.journalled else None}, _was(row)
+        if row.state != before:
             if row.state in (READY, DELAYED):
-                changed["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue, self.ids.reserve())
-            elif before["s"] in (READY, BLOCKED):
-                changed["k"] = say(ROOM, self.store.namespace_id, row.queue, self.ids.reserve())
-        if self.journalled:
-            changed["j"] = 1
-        else:
-            gone["j"] = ""
-        update: Document = {"$set": changed} if changed else {}
-        if gone:
-            update["$unset"] = gone
+                fields["k"] = say(TO_CLAIM, self.store.namespace_id, row.queue)
+            elif before in (READY, BLOCKED):
+                fields["k"] = say(ROOM, self.store.namespace_id, row.queue)
+        update = to_fields(fields)
         if attempts:
             update["$push"] = {"h": {"$each": attempts, "$slice": -HISTORY_LIMIT}}
-        self._saved[row.key] = fields
         self.set_timer(row.queue, row.due_at)
         return update
 
@@ -382,21 +356,16 @@ class MongoRows:
             self.timers[queue] = at
 
     def _insert(self, inserts: Sequence[Insert]) -> None:
-        documents = []
-        for insert in inserts:
-            row = insert.row
-            documents.append(new_document(self.store.namespace_id, insert))
-            self._saved[row.key] = fields_of(row)
+        for row, _ in inserts:
             self.set_timer(row.queue, row.due_at)
-        self.insert_documents(documents)
+        self.insert_documents([new_document(self.store.namespace_id, *one) for one in inserts])
 
     def write_batch(self, batch: Batch) -> None:
-        documents = []
-        for key, state, message in zip(batch.keys, batch.states, batch.messages, strict=True):
-            queue = batch.queues[message.queue]
-            document = simple(self.store.namespace_id, key, queue, state, message, batch.now)
-            self.set_timer(queue, document.get("due"))
-            documents.append(document)
+        namespace, queues = self.store.namespace_id, batch.queues
+        each = zip(batch.keys, batch.states, batch.messages, strict=True)
+        documents = [simple(namespace, key, queues[one.queue], state, one, batch.now) for key, state, one in each]
+        for document in documents:
+            self.set_timer(document["q"], document.get("due"))
         self.insert_documents(documents)
 
     def insert_documents(self, documents: list[Document]) -> None:
@@ -406,7 +375,7 @@ class MongoRows:
         for document in documents:
             if document["q"] not in self._heard:
                 self._heard.add(document["q"])
-                document["k"] = say_new(document["n"], document["q"])
+                document["k"] = say(TO_CLAIM, document["n"], document["q"])
             if self.journalled:
                 document["j"] = 1
         with self._refusals():
@@ -440,25 +409,24 @@ class MongoRows:
         if not writes:
             return []
         records, mine = self.database.lq_records, {"n": self.store.namespace_id}
-        asked = _grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
+        asked = grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
         either = [{**mine, "k": kind, "key": {"$in": keys}} for kind, keys in asked]
         found = records.find({"$or": either}, {"v": 0}, session=self.session) if either else ()
         known = {(one["k"], one["key"]): int(one["version"]) for one in found}
         last: dict[tuple[str, str], Any] = {}
         versions = []
-        for kind, key, value, expect in writes:
+        for write in writes:
+            kind, key, value, expect = write
             version = known.get((kind, key), 0)
             if expect is not None and version != expect:
-                raise RecordConflict(
-                    f"record {key!r} of kind {kind!r} is in version {version}, not {expect}; nothing was changed"
-                )
+                raise refusals.record_conflict(write, version)
             named = {**mine, "k": kind, "key": key}
             version = known[kind, key] = 0 if value is None else self.ids.reserve()
             fields = {"v": value, "version": Int64(version), "at": now}
             last[kind, key] = DeleteOne(named) if value is None else UpdateOne(named, {"$set": fields}, upsert=True)
             versions.append(version)
         for kind_of_write in (DeleteOne, UpdateOne):
-            some = [write for write in last.values() if isinstance(write, kind_of_write)]
+            some = [one for one in last.values() if isinstance(one, kind_of_write)]
             if some:
                 records.bulk_write(some, session=self.session)
         return versions
@@ -480,27 +448,16 @@ class MongoRows:
         return True  # claims pass by what has outlived its time
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
-        query = gate.for_claims(queue, request.leased_by, now)
-        cursor = self.messages.find(query, session=self.session).sort(gate.ORDER).hint(schema.CLAIM)
-        found = list(cursor.limit(request.limit))
-        self.barred = bool(found) and found[0]["_id"] < 0
-        if self.barred or not found:
-            return []
-        update = gate.claim_of(self.store, queue, request, now, journalled=self.journalled)
-        claimed = [gate.claimed(document, update) for document in found]
+        found = fast.front(self.store, queue, request, now, self.session)
+        update = fast.claim_of(self.store, queue, request, now, journalled=self.journalled)
         if request.consume:  # at most once: it is deleted without having been leased
+            claimed = [fast.as_claimed(document, update) for document in found]
             for document, before in zip(claimed, found, strict=True):
-                self._saved[document["_id"]] = before
-                self._claimed[document["_id"]] = row_of(document)
+                row = self._claimed[document["_id"]] = row_of(document)
+                row.before = row_of(before).snapshot()
         else:
             with self._refusals():
-                keys = {"_id": {"$in": [document["_id"] for document in found]}}
-                if self.messages.update_many(keys, update, session=self.session).matched_count != len(found):
-                    raise Again
-            self.set_timer(queue, now + request.timeout)
-        if request.leased_by is not None and request.counted:
-            worker, count = {"q": queue, "w": request.leased_by}, {"$inc": {"leases": len(claimed)}}
-            self.database.lq_workers.update_one(worker, count, upsert=True, session=self.session)
+                claimed = fast.take(self.store, queue, found, update, self.session)
         if self.journalled:
             self._entries += [entry("leased", queue, one["_id"], a=one["a"], w=request.leased_by) for one in claimed]
         return [stored_message(self.ids, document, request.queue) for document in claimed]
@@ -532,17 +489,12 @@ class MongoRows:
             self.told.add((TO_CLAIM, queue))
 
 
+def _was(row: Row) -> int:
+    """The state in which the server has a message that was changed."""
+    assert row.before is not None
+    return row.before.state
+
+
 def rows_of(unit: Unit) -> MongoRows:
     assert isinstance(unit.rows, MongoRows)
     return unit.rows
-
-
-def _numbers(keys: Iterable[int]) -> list[Int64]:
-    return [Int64(key) for key in keys]
-
-
-def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    found: dict[K, list[V]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found

@@ -24,14 +24,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from bson.int64 import Int64
 from pymongo import ReturnDocument
-from pymongo.errors import BulkWriteError, CollectionInvalid, DuplicateKeyError, OperationFailure
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
-from localqueue.ids import new_secret
 
 VERSION = 1
+_EXISTS = 48
 
 #: The one document of `lq_wakes`.
 SAID = {"_id": "said"}
@@ -97,10 +96,12 @@ def prepare(database: Any, url: str) -> None:
     """Make sure the database has the current schema; several processes may do so at once."""
     if version_of(database, url) == VERSION:
         return
-    existing = set(database.list_collection_names())
     for name in COLLECTIONS:
-        if name not in existing:
-            _create(database, name)
+        try:
+            database.create_collection(name, check_exists=False)
+        except OperationFailure as error:
+            if error.code != _EXISTS:
+                raise
     for name, fields, condition, unique in _MESSAGE_INDEXES:
         partial = {"partialFilterExpression": condition} if condition else {}
         database.lq_messages.create_index(fields, name=name, unique=unique, **partial)
@@ -114,46 +115,18 @@ def prepare(database: Any, url: str) -> None:
     database.lq_schema.update_one({"_id": "version"}, {"$max": {"version": VERSION}}, upsert=True)
 
 
-def _create(database: Any, name: str) -> None:
-    try:
-        database.create_collection(name)
-    except CollectionInvalid:
-        pass  # another process was quicker
-    except OperationFailure as error:
-        if error.code != 48:
-            raise
-
-
-def namespace(database: Any, name: str) -> tuple[int, int]:
-    """Number and secret of a namespace, made on first use."""
-    known = find_namespace(database, name)
-    if known is None:
-        made = _insert_numbered(database, "lq_namespaces", {"name": name}, {"secret": Int64(new_secret())})
-        known = int(made["_id"]), int(made["secret"])
-    return known
-
-
 def find_namespace(database: Any, name: str) -> tuple[int, int] | None:
     found = database.lq_namespaces.find_one({"name": name})
     return None if found is None else (int(found["_id"]), int(found["secret"]))
 
 
-def queue(database: Any, namespace_id: int, name: str) -> int:
-    """The number of a queue, made on first use."""
-    found = database.lq_queues.find_one({"n": namespace_id, "name": name}, {"_id": 1})
-    if found is None:
-        found = _insert_numbered(database, "lq_queues", {"n": namespace_id, "name": name}, {})
-    return int(found["_id"])
-
-
-def _insert_numbered(database: Any, collection: str, named: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    counter = database.lq_schema.find_one_and_update(
-        {"_id": f"numbers of {collection}"}, {"$inc": {"last": 1}}, upsert=True, return_document=ReturnDocument.AFTER
+def number(collection: Any, named: dict[str, Any], **more: Any) -> None:
+    """Give something the next number, unless another process is quicker."""
+    counter = collection.database.lq_schema.find_one_and_update(
+        {"_id": f"numbers of {collection.name}"},
+        {"$inc": {"last": 1}},
+        upsert=True,
+        return_document=ReturnDocument.AFTER,
     )
-    document = {"_id": counter["last"], **named, **more}
-    try:
-        database[collection].insert_one(document)
-    except DuplicateKeyError:  # another process was quicker
-        found: dict[str, Any] = database[collection].find_one(named)
-        return found
-    return document
+    with suppress(DuplicateKeyError):
+        collection.insert_one({"_id": counter["last"], **named, **more})

@@ -10,20 +10,21 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pymongo.errors import DuplicateKeyError, WriteError
+import pymongo
 
-from localqueue.errors import QueueStoreError
+from localqueue.errors import IdTaken, QueueStoreError
 from localqueue.ids import Mint
 from localqueue.stores import fork
 from localqueue.stores.engine import leases
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.timers import A_CLAIM, settle_due
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.mongodb import backup, check, connection, fast, gate, schema
-from localqueue.stores.mongodb.document import RUN, plain
+from localqueue.stores.mongodb import backup, check, connection, errors, fast, gate, schema
+from localqueue.stores.mongodb.document import RUN, Document, plain, stored_message
 from localqueue.stores.mongodb.journal import KeepsJournal
 from localqueue.stores.mongodb.notify import Ears, Notifies
 from localqueue.stores.mongodb.rows import MongoRows, rows_of
@@ -42,6 +43,8 @@ from localqueue.stores.port import (
 )
 
 T = TypeVar("T")
+
+_COUNT_WITHIN = 0.5  # seconds
 
 
 def _let_go(ears: Ears, server: connection.Server) -> None:
@@ -87,7 +90,6 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             raise
         self.ids = Mint(secret)
         self._queue_names: dict[int, str] = {}
-        self.followed: set[int] = set()  # messages whose acks take a transaction, as far as is known
         self.journalled = False  # as far as is known: the server knows better, see journal.py
         self.ears = Ears(self.server, self.namespace_id, read_only=read_only)
         self._finalizer = weakref.finalize(self, _let_go, self.ears, self.server)
@@ -98,18 +100,14 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         return self.server.clock() if self._clock is None else self._clock()
 
     def _require_usable(self) -> None:
-        if self.read_only:
-            self._require_writable()
-        if not self._finalizer.alive:
-            raise connection.closed(self.url)
+        self._require_writable()
+        self._require_open()
 
     def queue_number(self, name: str) -> int:
         """The number of a queue, made on first use: beside a transaction, which may not be able to see it."""
-        known = self.queue_ids.get(name)
-        if known is None:
+        while (known := self._find_queue(name)) is None:
             with self.server.call():
-                known = self.queue_ids[name] = schema.queue(self.server.database, self.namespace_id, name)
-            self._queue_names[known] = name
+                schema.number(self.server.queues, {"n": self.namespace_id, "name": name})
         return known
 
     # the three write verbs
@@ -145,15 +143,10 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         number = self.queue_number(queue)
         while not self.journalled:
             now, key = self.now(), self.ids.reserve()
-            try:
-                fast.insert(self, plain(self.namespace_id, key, number, payload, codec, now))
-            except DuplicateKeyError:  # another process minted the same key
-                continue
-            except WriteError:
-                self.journalled = True
-                break
-            self.ears.touched((queue,))
-            return self.ids.id_of(key), now
+            with suppress(IdTaken):
+                if fast.insert(self, plain(self.namespace_id, key, number, payload, codec, now)):
+                    self.ears.touched((queue,))
+                    return self.ids.id_of(key), now
         ids, now = self.put_batch(queue, [payload], codec)
         return ids[0], now
 
@@ -178,17 +171,13 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         self._require_usable()
-        key, number = self.ids.key_of(message_id), self.queue_ids.get(queue) or self._find_queue(queue)
-        if key is None or number is None:
-            return False
-        if fast.ack_one(self, number, key, token):
-            return True
-        return self._settle_one(Settle(queue, message_id, "ack", token))
+        acked = fast.ack_one(self, queue, message_id, token)
+        return acked or self._settle_one(Settle(queue, message_id, "ack", token))
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         """Claim down the ready index, after settling the timers that have passed."""
         self._require_usable()
-        queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
+        queue = self._find_queue(request.queue)
         if queue is None:
             return []
         looks, messages = self.server.looks, list[StoredMessage]()
@@ -196,15 +185,19 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             now = self.now()
             looked = looks.wanted(queue, now)
             more = looked and self._settle_timers(queue, request, now)
-            found = self._claim(queue, request, now)
-            if found is None:
-                return []  # paused
-            messages = found
+            try:
+                messages = self._claim(queue, request, now)
+            except errors.Barred:
+                return []
             if messages or (looked and not more):
                 break
             looks.forget(queue)  # nothing is ready: look at the timers, whatever is known of them
         if not messages:
             return []
+        self.server.looks.timer(queue, now + request.timeout)
+        if request.leased_by is not None and request.counted:
+            with suppress(QueueStoreError), pymongo.timeout(_COUNT_WITHIN):  # the claim stands, counted or not
+                self._change_worker(queue, request.leased_by, {"$inc": {"leases": len(messages)}})
         if any(message.run_id is not None for message in messages):
             self.say([(RUN, 0)])
         self.ears.left((request.queue,))
@@ -214,35 +207,25 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         """Settle a bounded number of the timers that have passed; whether there may be more."""
         began = time.monotonic()
         with self.server.call():
-            next_due = gate.next_due(self.server, queue)
-        if next_due > now:
-            self.server.looks.looked(queue, now, next_due, time.monotonic() - began)
+            found = gate.look(self.server, queue, request.leased_by)
+        if found.paused:
             return False
-        row = self._queue(request.queue)
-        if row.get("paused_at") is not None or any(one["w"] == request.leased_by for one in row.get("off", ())):
+        if found.due > now:
+            self.server.looks.looked(queue, now, found.due, time.monotonic() - began)
             return False
         bound = max(A_CLAIM, request.limit)
         return not self._write(lambda unit: settle_due(unit, queue, max_attempts=request.max_attempts, limit=bound))
 
-    def _claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage] | None:
-        """What was claimed; None when the queue or the worker is paused.
-
-        A transaction is needed only where a journal is kept, the leases of the worker are counted, or what is claimed
-        is acked as well: to delete it in one statement would be to pass by the barrier of a pause and the guard of the
-        journal.
-        """
-        counted = request.leased_by is not None and request.counted
-        if not (self.journalled or counted or request.consume):
+    def _claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
+        """A transaction is needed only where a journal is kept, or what is claimed is acked as well: to delete it in
+        one statement would be to pass by the barrier of a pause and the guard of the journal."""
+        if not (self.journalled or request.consume):
             try:
-                return fast.claim(self, queue, request, now)
-            except fast.JournalKept:
+                found = fast.claim(self, queue, request, now)
+                return [stored_message(self.ids, document, request.queue) for document in found]
+            except errors.Refused:
                 self.journalled = True
-
-        def claim(unit: Unit) -> list[StoredMessage] | None:
-            messages = leases.claim(unit, queue, request)
-            return None if rows_of(unit).barred else messages
-
-        return self._write(claim)
+        return self._write(lambda unit: leases.claim(unit, queue, request))
 
     def _with_records(self, request: LeaseRequest, messages: list[StoredMessage]) -> list[StoredMessage]:
         """The messages with what the ledger says about their dedupe keys."""
@@ -255,7 +238,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         if not self.journalled:
             try:
                 return fast.renew(self, leases, timeout)
-            except fast.JournalKept:
+            except errors.Refused:
                 self.journalled = True
         return super().renew(leases, timeout=timeout)
 
@@ -284,13 +267,13 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         return result
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        """One statement, and nothing that has to outlive a crash of the server."""
         self._require_usable()
-        workers = self.server.database.lq_workers.with_options(write_concern=self.server.soon)
         update = {"$set": {"last_seen": self.now()}, "$inc": {"leases": leases}}
-        number = self.queue_number(queue)
+        self._change_worker(self.queue_number(queue), worker_id, update)
+
+    def _change_worker(self, queue: int, worker: str, update: Document) -> None:
         with self.server.call():
-            workers.update_one({"q": number, "w": worker_id}, update, upsert=True)
+            self.server.workers.update_one({"q": queue, "w": worker}, update, upsert=True)
 
     def backup(self, path: str) -> None:
         self._require_open()
@@ -310,14 +293,14 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
     # fork: the child neither uses nor closes what it inherited
 
     def hold_for_fork(self) -> None:
-        connection.hold()
+        connection.lock.acquire()
 
     def go_on_after_fork(self) -> None:
-        connection.go_on()
+        connection.lock.release()
 
     def close_in_child(self) -> None:
         connection.renew_in_child(self.server)
 
     def reopen_in_child(self) -> None:
-        connection.go_on()
+        connection.lock.release()
         self.ears.begin()

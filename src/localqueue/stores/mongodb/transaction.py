@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pymongo
@@ -40,84 +39,86 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
     pause = _FIRST_PAUSE
     in_the_way: Exception | None = None
     while True:
-        held = _Held(server)
         try:
-            held.session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
-            try:
-                with errors.deadline(deadline):
-                    result = work(held.session)
-            except BaseException:
-                held.abort()
-                raise
-            held.commit(deadline)
-            return result
-        except Again as error:
-            if in_the_way is None:  # else an error of the server or of the way to it, which says more
-                in_the_way = errors.locked(server.url)
-                in_the_way.__cause__ = error
-        except PyMongoError as error:
+            return _run(server, work, deadline)
+        except Again:
+            in_the_way = in_the_way or errors.locked(server.url)  # an error of the server or of the way to it says more
+        except (PyMongoError, BSONError) as error:
             in_the_way = errors.translate(error, server.url)
             in_the_way.__cause__ = error
             if not _may_run_again(error):
                 raise in_the_way from error
-        except BSONError as error:
-            raise errors.translate(error, server.url) from error
-        finally:
-            held.end()
         time.sleep(min(pause * random.uniform(0.3, 1.0), max(0.0, deadline - time.monotonic())))
         pause = min(pause * 2, _LONGEST_PAUSE)
         if time.monotonic() >= deadline:
             raise in_the_way
 
 
-def _may_run_again(error: Any) -> bool:
+def _may_run_again(error: Exception) -> bool:
     """A duplicate that is not of a message means that two transactions were about to add the same document."""
-    transient = bool(error.has_error_label("TransientTransactionError"))
+    transient = isinstance(error, PyMongoError) and error.has_error_label("TransientTransactionError")
     return transient or errors.is_conflict(error) or errors.code_of(error) == errors.DUPLICATE
 
 
-class _Held:
-    """A session, and whether its transaction may be left open on the server."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self.session: Any = server.client.start_session(causal_consistency=False)
-        self._orphaned = False
-
-    def abort(self) -> None:
-        """Abort, within a time of its own: the call's may be used up. The driver's own abort does not tell whether the
-        server has answered, so the command is sent here; the driver repeats it when the session ends."""
-        self._orphaned = True
-        with suppress(PyMongoError), errors.deadline(time.monotonic() + _ABORT_WITHIN):
-            with suppress(OperationFailure):  # an answer, too: the server does not know the transaction any more
-                send_abort(self._server, self.session)
-            self._orphaned = False
-
-    def commit(self, deadline: float) -> None:
-        self._orphaned = True
-        while True:
-            try:
-                with errors.deadline(deadline):
-                    self.session.commit_transaction()
-                self._orphaned = False
-                return
-            except PyMongoError as error:
-                unknown = bool(error.has_error_label("UnknownTransactionCommitResult"))
-                self._orphaned = unknown or errors.code_of(error) is None  # the server has not said what became of it
-                if not unknown or time.monotonic() >= deadline:
-                    raise
-            time.sleep(0.01)
-
-    def end(self) -> None:
-        if self._orphaned:
-            self._server.orphans.add(self.session)
-        else:
+def _run(server: Server, work: Callable[[Any], T], deadline: float) -> T:
+    """One try. The session of a transaction that may be left open on the server is an orphan."""
+    session = server.client.start_session(causal_consistency=False)
+    ended = False
+    try:
+        session.start_transaction(read_concern=server.snapshot, write_concern=server.safe)
+        try:
+            with errors.deadline(deadline):
+                result = work(session)
+        except BaseException:
+            ended = _abort(server, session)
+            raise
+        try:
+            _commit(session, deadline)
+        except PyMongoError as error:
+            ended = not _is_unknown(error) and errors.code_of(error) is not None
+            raise
+        ended = True
+        return result
+    finally:
+        if ended:
             with errors.deadline(time.monotonic() + _ABORT_WITHIN):
-                self.session.end_session()
+                session.end_session()
+        else:
+            server.orphans.add(session)
+
+
+def _abort(server: Server, session: Any) -> bool:
+    """Whether the server has answered, within a time of its own: the call's may be used up. The driver's own abort does
+    not tell, so the command is sent here; the driver repeats it when the session ends."""
+    try:
+        with errors.deadline(time.monotonic() + _ABORT_WITHIN):
+            send_abort(server, session)
+    except OperationFailure:
+        pass  # an answer, too: the server does not know the transaction any more
+    except PyMongoError:
+        return False
+    return True
 
 
 def send_abort(server: Server, session: Any) -> None:
     server.client.admin.command("abortTransaction", session=session)
+
+
+def _commit(session: Any, deadline: float) -> None:
+    while True:
+        try:
+            with errors.deadline(deadline):
+                session.commit_transaction()
+            return
+        except PyMongoError as error:
+            if not _is_unknown(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _is_unknown(error: PyMongoError) -> bool:
+    """Whether a commit may or may not have happened."""
+    return bool(error.has_error_label("UnknownTransactionCommitResult"))
 
 
 class Orphans:
@@ -143,8 +144,9 @@ class Orphans:
                 self._thread.start()
 
     def end(self) -> bool:
-        """Try to end their transactions; whether none is left."""
-        sessions = list(self._sessions)
+        """Try to end their transactions; whether the server answers."""
+        with self._lock:
+            sessions, self._sessions = self._sessions, []
         if sessions:
             try:
                 with pymongo.timeout(_ASK_FOR):
@@ -152,12 +154,12 @@ class Orphans:
             except (InvalidOperation, OperationFailure):
                 pass  # closed, or not allowed: what the server will not end now it ends by itself
             except PyMongoError:
+                with self._lock:
+                    self._sessions += sessions
                 return False
-            with self._lock:
-                self._sessions = [one for one in self._sessions if not any(one is ended for ended in sessions)]
             for one in sessions:
                 one.end_session()
-        return not self._sessions
+        return True
 
     def _run(self) -> None:
         while True:
