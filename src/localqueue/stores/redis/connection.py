@@ -26,6 +26,7 @@ from localqueue.stores.redis.schema import LIBRARY
 _MOST_IDLE = 64
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.2
 _MOST_HOPS = 5
+_JUST_NOW = 50e-6  # for so long after an answer, a connection is not looked at before it is used again
 _FOR_A_POOL = ("max_connections", "timeout")
 
 Address = tuple[str, int]
@@ -72,7 +73,7 @@ class Connections:
         self._timeout = timeout
         self._options = self._connection_options(url)
         self._class = self._options.pop("connection_class", self._redis.Connection)
-        self._idle: deque[Any] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
+        self._idle: deque[tuple[Any, float]] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tracking = threading.Lock()
         self._closed = False
@@ -180,11 +181,11 @@ class Connections:
         self._require_open()
         while True:
             try:
-                connection = self._idle.pop()
+                connection, since = self._idle.pop()
             except IndexError:
                 return self._connect(self.node)
             try:
-                if not connection.can_read(0):
+                if time.monotonic() - since < _JUST_NOW or not connection.can_read(0):
                     return connection
             except self._redis.exceptions.RedisError:
                 pass  # the server has closed it
@@ -192,7 +193,7 @@ class Connections:
 
     def _give(self, connection: Any, good: bool) -> None:
         if good:
-            self._idle.append(connection)
+            self._idle.append((connection, time.monotonic()))
         else:
             connection.disconnect()
         if self._closed:  # `close()` has passed by while it was in use
@@ -237,7 +238,7 @@ class Connections:
     def _drop_idle(self) -> None:
         while True:
             try:
-                self._idle.pop().disconnect()
+                self._idle.pop()[0].disconnect()
             except IndexError:
                 return
 

@@ -2,9 +2,10 @@
 
 local DUE_A_CLAIM = 500
 
+-- Whether a queue is paused for a worker; and the mark of those who wait for room in it.
 function L.is_paused(tx, queue, worker)
-  local paused = call('HMGET', L.at(tx, queue) .. 'q', 'paused', 'paused:' .. (worker or ''))
-  return paused[1] or (worker and paused[2])
+  local found = call('HMGET', L.at(tx, queue) .. 'q', 'paused', 'paused:' .. (worker or ''), 'awaited')
+  return found[1] or (worker and found[2]), found[3]
 end
 
 -- Claims from the front of the line, after settling the timers that have passed. The second result is true when so
@@ -13,7 +14,8 @@ end
 function L.lease(tx, request, whole)
   local queue, reply = request.queue, {}
   local q = L.at(tx, queue)
-  if L.is_paused(tx, queue, request.by) then
+  local paused, awaited = L.is_paused(tx, queue, request.by)
+  if paused then
     return reply, false
   end
   while true do
@@ -38,7 +40,9 @@ function L.lease(tx, request, whole)
     keys[#keys + 1] = string.sub(popped[n], 9)
   end
   L.claim(tx, q, request, keys, reply)
-  L.mark(tx, 'rooms', queue)
+  if awaited then
+    L.mark(tx, 'rooms', queue)
+  end
   if request.by and request.counted then
     call('HINCRBY', q .. 'w', 'n' .. request.by, #keys)
   end
