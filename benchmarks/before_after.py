@@ -1,6 +1,6 @@
 """The everyday calls of this checkout and of another one, in turns: has a change cost speed?
 
-python benchmarks/before_after.py ../before [sqlite|postgres|redis|mongodb] [--rounds 9] [--share 1.0]
+python benchmarks/before_after.py ../before [sqlite|lmdb|postgres|redis|mongodb] [--rounds 9] [--share 1.0]
 
 `../before` is another checkout of this project, such as `git worktree add ../before v1.2`. Each round is a new process
 of each, on one private server or a new file, and rounds begin with the one and the other by turns. Medians of the time
@@ -67,18 +67,19 @@ print(json.dumps(took))
 
 
 @contextmanager
-def place(kind: str) -> Iterator[str]:
-    """The address of a store for all rounds: a file or a namespace for each."""
-    if kind == "sqlite":
+def places_for(kind: str) -> Iterator[dict[str, str]]:
+    """The address of a store for all rounds of a side, which may keep its data in another form than the other one: a
+    file or a namespace for each."""
+    if kind in ("sqlite", "lmdb"):
         with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/{{}}.db"
+            yield dict.fromkeys(("before", "after"), f"{kind}:///{folder}/{{}}.db")
         return
     from on_servers.places import PLACES
 
     places = PLACES[kind]()
     try:
-        with places.fresh() as url:
-            yield url
+        with places.fresh() as before, places.fresh() as after:
+            yield {"before": before, "after": after}
     finally:
         places.stop()
 
@@ -99,17 +100,19 @@ def run(checkout: Path, url: str, namespace: str, share: float) -> dict[str, lis
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="another checkout")
-    parser.add_argument("store", nargs="?", default="sqlite", choices=["sqlite", "postgres", "redis", "mongodb"])
+    parser.add_argument(
+        "store", nargs="?", default="sqlite", choices=["sqlite", "lmdb", "postgres", "redis", "mongodb"]
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--share", type=float, help="of the messages that a round puts")
     arguments = parser.parse_args()
     share = arguments.share or (0.2 if arguments.store == "mongodb" else 1.0)
     sides = {"before": arguments.before.resolve(), "after": HERE}
     took: dict[str, list[dict[str, list[float]]]] = {side: [] for side in sides}
-    with place(arguments.store) as url:
+    with places_for(arguments.store) as urls:
         for number in range(arguments.rounds):
             for side in list(sides)[:: -1 if number % 2 else 1]:
-                took[side].append(run(sides[side], url.format(f"{side}-{number}"), f"{side}-{number}", share))
+                took[side].append(run(sides[side], urls[side].format(f"{side}-{number}"), f"{side}-{number}", share))
     print(f"{arguments.store}, medians of {arguments.rounds} rounds, microseconds a message\n")
     print(f"{'':28}{'before':>10}{'after':>10}{'clock':>8}{'processor':>11}")
     for name in took["before"][0]:

@@ -56,6 +56,8 @@ class Tables:
 
 
 class DictRows:
+    guards_dedupe_keys = False
+
     def __init__(self, tables: Tables, ids: Mint, now: float, *, journalled: bool = False) -> None:
         self.journalled = journalled
         self.tables = tables
@@ -263,7 +265,7 @@ class DictStore(EngineStore):
     def now(self) -> float:
         return self._clock()
 
-    def _find_queue(self, name: str) -> int | None:
+    def _look_up_queue(self, name: str) -> int | None:
         return self._tables.queues.get(name)
 
     def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
@@ -344,7 +346,7 @@ class DictStore(EngineStore):
     def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
         self._journalled = enabled
 
-    def events(self, after: int = 0) -> list[JournalEvent]:
+    def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         return self._tables.journal[after:]
 
     def journal_span(self) -> tuple[int, int]:

@@ -319,16 +319,16 @@ def test_a_claim_is_a_walk_down_one_index_whatever_the_statistics_say(
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("ANALYZE localqueue.lq_messages")
     store.put_batch("jobs", ["x"] * 3000, None)
-    link = store._pool.take()
+    connection = store._pool.take()
     try:
-        explain = "EXPLAIN (GENERIC_PLAN) " if link.connection.info.server_version >= 160000 else "EXPLAIN "
+        explain = "EXPLAIN (GENERIC_PLAN) " if connection.info.server_version >= 160000 else "EXPLAIN "
         values = {"$1": "NULL", "$2": "1", "$3": "1", "$4": "30", "$5": "NULL", "$6": "NULL", "$7": "'a'", "$8": "'b'"}
         text = store.sql.CLAIM_PLAIN
         if explain == "EXPLAIN ":
             for name, value in values.items():
                 text = text.replace(name, value)
-        plan = "\n".join(row[0] for row in link.connection.execute(explain + text).fetchall())
+        plan = "\n".join(row[0] for row in connection.execute(explain + text).fetchall())
     finally:
-        store._pool.give(link)
+        store._pool.give(connection)
     assert "lq_messages_line" in plan and "Seq Scan" not in plan
     assert len(store.lease(LeaseRequest("jobs", 10))) == 10

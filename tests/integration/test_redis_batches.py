@@ -1,4 +1,4 @@
-"""A batch that is decided as a whole becomes what it becomes one by one."""
+"""A batch becomes what its messages become one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localqueue.errors import IdTaken, LeaseLost, QueueFull
-from localqueue.stores.port import Changes, Enqueued, Limit, NewMessage, RecordWrite, Settle, StoredMessage
+from localqueue.stores.port import Changes, Enqueued, Limit, RecordWrite, Settle, StoredMessage
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.testing import FakeClock
 from localqueue.testing.steps import new, put, take
@@ -38,6 +38,12 @@ messages = st.fixed_dictionaries(
 )
 
 
+limits = st.dictionaries(
+    st.just("jobs"),
+    st.sampled_from((Limit(4, "drop-oldest"), Limit(3, "drop-newest"), Limit(2, "overflow-queue", "other"))),
+)
+
+
 @pytest.fixture
 def opened(redis_server: Redis) -> Iterator[list[RedisQueueStore]]:
     stores: list[RedisQueueStore] = []
@@ -55,13 +61,6 @@ def _pair(opened: list[RedisQueueStore], url: str, clock: FakeClock) -> tuple[Re
     return pair[0], pair[1]
 
 
-def _ended(store: RedisQueueStore) -> NewMessage:
-    """A message that has left delivery elsewhere: a commit with one is taken apart."""
-    (message_id,) = store.mint()
-    past = StoredMessage(message_id, "gone", "dead", "x", None, 0, 1, 1.0, 1.0)
-    return NewMessage(message_id, "gone", "x", past=past)
-
-
 def _named(message: StoredMessage | None) -> Any:
     return message and message._replace(id="", record=None)
 
@@ -71,34 +70,34 @@ def _told(one: Enqueued) -> Any:
 
 
 def _everything(store: RedisQueueStore) -> Any:
-    events = [event for event in store.events() if event.queue != "gone"]
     return {
         "messages": [[_named(message) for message in store.scan(queue)] for queue in QUEUES],
         "stats": [store.stats(queue) for queue in QUEUES],
         "runs": [(store.run(run), [_named(one) for one in store.run_messages(run)]) for run in store.runs()],
-        "events": [(event.at, event.type, event.queue, event.payload, event.options) for event in events],
+        "events": [(event.at, event.type, event.queue, event.payload, event.options) for event in store.events()],
         "problems": store.check().problems,
     }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    batches=st.lists(st.tuples(st.lists(messages, min_size=1, max_size=12), st.sampled_from((0, 7, 40))), max_size=4)
+    batches=st.lists(
+        st.tuples(st.lists(messages, min_size=1, max_size=12), limits, st.sampled_from((0, 7, 40))), max_size=4
+    )
 )
 def test_a_batch_is_what_its_messages_are_one_by_one(
     redis_server: Redis,
     opened: list[RedisQueueStore],
-    batches: list[tuple[list[dict[str, Any]], int]],
+    batches: list[tuple[list[dict[str, Any]], dict[str, Limit], int]],
 ) -> None:
     clock = FakeClock()
     whole, apart = _pair(opened, redis_server.url, clock)
-    for number, (options, seconds) in enumerate(batches):
-        told = []
-        for store in (whole, apart):
-            enqueue = [new(store, payload=f"{number}.{n}", **one) for n, one in enumerate(options)]
-            more = [_ended(store)] if store is apart else []
-            told.append([_told(one) for one in store.commit(Changes(enqueue=enqueue + more)).enqueued[: len(enqueue)]])
-        assert told[0] == told[1]
+    for number, (options, limits, seconds) in enumerate(batches):
+        together = [new(whole, payload=f"{number}.{n}", **one) for n, one in enumerate(options)]
+        alone = [new(apart, payload=f"{number}.{n}", **one) for n, one in enumerate(options)]
+        told = whole.commit(Changes(enqueue=together, limits=limits)).enqueued
+        told_alone = [apart.commit(Changes(enqueue=[one], limits=limits)).enqueued[0] for one in alone]
+        assert [_told(one) for one in told] == [_told(one) for one in told_alone]
         clock.advance(seconds)
     assert _everything(whole) == _everything(apart)
 

@@ -458,7 +458,7 @@ def test_a_store_of_an_older_release_is_migrated_in_one_transaction(
         open_store()
     monkeypatch.setattr(schema, "MIGRATIONS", [lambda txn: txn.put(b"\x00migrated", b"yes")])
     migrated = open_store()
-    assert migrated._read(lambda txn: (txn.get(b"\x00half"), txn.get(b"\x00migrated"))) == (None, b"yes")
+    assert migrated._environment.read(lambda txn: (txn.get(b"\x00half"), txn.get(b"\x00migrated"))) == (None, b"yes")
     assert migrated.qsize("jobs") == 1
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from localqueue.errors import QueueFull
 from localqueue.stores import refusals, rules
-from localqueue.stores.engine import batch
 from localqueue.stores.engine.dependencies import wait_for
 from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
 from localqueue.stores.engine.timers import is_outlived, settle_all, settle_outlived
@@ -28,10 +27,6 @@ def enqueue(unit: Unit, changes: Changes, wiring: Wiring) -> list[Enqueued]:
     sure = (one for one in messages if one.dedupe_key is None and one.queue not in changes.limits)
     unit.enter_runs(one.run_id for one in sure if one.run_id is not None)
     queues = {name: unit.rows.queue(name) for name in dict.fromkeys(message.queue for message in messages)}
-    if batch.is_simple(unit, changes):
-        landed = batch.land(unit, messages, queues)
-        if landed is not None:
-            return landed
     done = {}
     for message in wiring.in_order(messages):
         done[message.id] = _enqueue_one(unit, message, queues[message.queue], changes.limits.get(message.queue), wiring)

@@ -1,51 +1,64 @@
-"""A batch of messages that nothing but their keys and times decide about: one pass, in memory, over what was looked up
-for all of them at once."""
+"""A batch of messages that nothing but their keys and times decide about: column by column, in memory, over what was
+looked up for all of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from localqueue.stores.engine.port import Batch, Key
+from localqueue.stores.engine.port import Batch, Key, KeyTaken, Wanted
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import STATES, Changes, Enqueued, NewMessage
+from localqueue.stores.port import STATES, Changes, Enqueued
 
 
-def is_simple(unit: Unit, changes: Changes) -> bool:
-    """Whether there is nothing but new messages, and no limit, run, upstream or past among them."""
-    return (
-        not (changes.settle or changes.edges or changes.limits or changes.lease or unit.noting)
-        and len(changes.enqueue) > 1
-        and all(not one.after and one.run_id is None and one.past is None for one in changes.enqueue)
-    )
-
-
-def land(unit: Unit, messages: Sequence[NewMessage], queues: Mapping[str, int]) -> list[Enqueued] | None:
-    """Decide about all of them and have them written; None, with nothing decided, when one needs more than a look at
-    its keys: a dedupe key that somebody holds, a life that is over, an id that is none."""
-    key_of, holders, heads = unit.rows.ids.key_of, unit.holders, unit.heads
-    keys, states = [], []
-    taken: set[Key] = set()
-    busy: set[Key] = set()
-    for message in messages:
-        key, queue, dedupe_key, ordering_key = key_of(message[0]), queues[message[1]], message[6], message[7]
-        if key is None or (message[8] is not None and message[8] <= 0):
-            return None
-        if dedupe_key is not None:
-            holder = (queue, dedupe_key)
-            if holders[holder] is not None or holder in taken:
-                return None
-            taken.add(holder)
-        state = DELAYED if message[4] > 0 else READY
-        if ordering_key is not None:
-            line = (queue, ordering_key)
-            if line in busy or ((head := heads[line]) is not None and head.state <= INFLIGHT):
-                state = BLOCKED
-            else:
-                busy.add(line)
-        keys.append(key)
-        states.append(state)
-    unit.rows.write_batch(Batch(keys, states, messages, queues, unit.now))
-    unit.changed_queues.update(queues.values())
+def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
+    """Decide about all messages of a commit and have them written; None, with nothing decided, when there is more to
+    it: a limit, a run, an upstream or a past, a dedupe key that somebody holds, a life that is over, an unknown id."""
+    messages, rows = changes.enqueue, unit.rows
+    if len(messages) < 2 or changes.settle or changes.edges or changes.limits or changes.lease or unit.noting:
+        return None
+    columns = list(zip(*messages, strict=True))
+    ids, names, _, _, delays, _, dedupe_keys, ordering_keys, lives, _, runs, afters, pasts = columns
+    if any(afters) or not _is_empty(runs) or not _is_empty(pasts):
+        return None
+    keys = [key for key in rows.ids.keys_of(ids) if key is not None]
+    if len(keys) < len(ids) or any(life is not None and life <= 0 for life in set(lives)):
+        return None
+    queues = {name: rows.queue(name) for name in dict.fromkeys(names)}
+    numbers = list(map(queues.__getitem__, names))
+    holders = [] if rows.guards_dedupe_keys else _pairs(numbers, dedupe_keys)
+    lines = _pairs(numbers, ordering_keys)
+    unit.fetch(Wanted(holders=set(holders), heads=set(lines)))
+    if any(unit.holders[key] is not None for key in holders) or len(set(holders)) < len(holders):
+        return None
+    states = [DELAYED if delay > 0 else READY for delay in delays]
+    if lines:
+        states = _behind_heads(unit, list(zip(numbers, ordering_keys, strict=True)), states)
+    try:
+        rows.write_batch(Batch(keys, states, messages, queues, unit.now, columns))
+    except KeyTaken:
+        return None
+    unit.changed_queues.update(numbers)
     landed = {state: Enqueued("stored", STATES[state], unit.now) for state in (READY, DELAYED, BLOCKED)}
     return [landed[state] for state in states]
+
+
+def _is_empty(column: Sequence[object]) -> bool:
+    return column.count(None) == len(column)
+
+
+def _pairs(numbers: Sequence[int], keys: Sequence[str | None]) -> list[Key]:
+    """The keys of messages, each with its queue."""
+    if _is_empty(keys):
+        return []
+    return [(queue, key) for queue, key in zip(numbers, keys, strict=True) if key is not None]
+
+
+def _behind_heads(unit: Unit, lines: Sequence[tuple[int, str | None]], states: list[int]) -> list[int]:
+    """The states of messages, all but the first of an ordering key blocked, and that as well where the key is busy."""
+    first = dict(zip(reversed(lines), reversed(range(len(lines))), strict=True))
+    found = [state if line[1] is None else BLOCKED for line, state in zip(lines, states, strict=True)]
+    for (queue, key), n in first.items():
+        if key is not None and ((head := unit.heads[queue, key]) is None or head.state > INFLIGHT):
+            found[n] = states[n]
+    return found

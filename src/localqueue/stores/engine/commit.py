@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from localqueue.stores.engine import arrivals, leases
+from localqueue.stores.engine import arrivals, batch, leases
 from localqueue.stores.engine.dependencies import add_edges
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed, Enqueued
+from localqueue.stores.port import Changes, Committed
 from localqueue.stores.wiring import Wiring
 
 
 def apply(unit: Unit, changes: Changes) -> Committed:
     """Everything but what is left to `Unit.finish`."""
     arrivals.check_topics(unit, changes)
-    prefetch(unit, changes)
-    enqueued: list[Enqueued] = []
-    if changes.enqueue or changes.edges:
+    enqueued = batch.land(unit, changes)
+    if enqueued is None:
+        prefetch(unit, changes)
         wiring = Wiring()
-        if changes.enqueue:
-            enqueued = arrivals.enqueue(unit, changes, wiring)
+        enqueued = arrivals.enqueue(unit, changes, wiring)
         add_edges(unit, changes.edges, wiring)
     settled = settle(unit, changes.settle, strict=changes.strict) if changes.settle else []
     versions = unit.rows.write_records(changes.records, unit.now) if changes.records else []

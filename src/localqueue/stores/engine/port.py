@@ -67,13 +67,15 @@ class Insert(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers."""
+    """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers,
+    `columns` the same messages by their fields, in the order of `NewMessage`."""
 
     keys: Sequence[int]
     states: Sequence[int]
     messages: Sequence[NewMessage]
     queues: Mapping[str, int]
     now: float
+    columns: Sequence[Sequence[Any]] = ()
 
     def inserts(self) -> list[Insert]:
         """The same, for a store that has no shorter way to write them."""
@@ -142,11 +144,17 @@ class Writes:
         return self.runs.setdefault(run, RunChange())
 
 
+class KeyTaken(Exception):
+    """A batch was not written: somebody has one of its ids or holds one of its dedupe keys."""
+
+
 class Rows(Protocol):
     """A store's side of one commit."""
 
     #: Whether notes are wanted: the store keeps a journal and writes it by itself.
     journalled: bool
+    #: Whether `write_batch` finds out by itself that a dedupe key is taken, so that nobody looks before.
+    guards_dedupe_keys: bool
 
     @property
     def ids(self) -> Mint: ...
@@ -199,7 +207,15 @@ class Rows(Protocol):
     # writing
     def write(self, writes: Writes, now: float) -> None: ...
     def write_batch(self, batch: Batch) -> None:
-        """Insert messages that nothing has happened to."""
+        """Insert messages that nothing has happened to.
+
+        A store that guards dedupe keys is handed a batch before anybody has looked who holds them; two messages of the
+        batch may even have the same one. Where a key is taken it raises `KeyTaken`, with the whole batch undone, and
+        the engine goes the ordinary way in the same transaction: it looks the holders up and decides one by one. A
+        store that can not undo a part of a transaction raises an error of its own instead, which the engine lets pass,
+        and does the work again in a new transaction, on rows that do not guard dedupe keys. Until then the unit has
+        written nothing, but for queues that it made.
+        """
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         """Set or delete records; their new versions, 0 of one that is gone."""

@@ -12,7 +12,7 @@ from localqueue.stores.engine import operations
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.row import CODE
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Lease, Settle
+from localqueue.stores.port import Changes, Lease, NewMessage, Payload, RecordWrite, Settle
 from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
@@ -57,6 +57,22 @@ class EngineStore(Shell):
 
     def _settle_one(self, one: Settle) -> bool:
         return self._write(lambda unit: apply(unit, Changes(settle=(one,), strict=False)), [one.queue]).settled[0]
+
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> float:
+        def work(unit: Unit) -> float:
+            unit.rows.write_records(records, unit.now)
+            new = zip(map(self.ids.id_of, keys), payloads, strict=True)
+            apply(unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new]))
+            return unit.now
+
+        return self._write(work)
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         return self._write(lambda unit: operations.renew(unit, leases, timeout))

@@ -10,7 +10,6 @@ import os
 import struct
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -123,23 +122,19 @@ class LMDBRecords(Records[V]):
             return self._environment
         with self._opening, self.kind.worded():
             if self._environment is None:
-                environment = connection.acquire(self.path, map_size=self._map_size, sync=self._sync)
-                finalizer = weakref.finalize(self, connection.release, environment)
-                finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
+                environment, finalizer = connection.acquire(self, self.path, map_size=self._map_size, sync=self._sync)
                 try:
-                    self._mark_as_ours(environment)
+                    if not environment.read(self._is_ours):
+                        environment.writer.run(self._mark_as_ours, clock=time.time, timeout=self._timeout)
                 except BaseException:
                     finalizer()
                     raise
                 self._finalizer, self._environment = finalizer, environment
             return self._environment
 
-    def _mark_as_ours(self, environment: connection.Environment) -> None:
-        def mark(txn: Txn, now: float) -> object:
-            return self._is_ours(txn) or txn.put(keys.META, self._mark)
-
-        if not environment.read(self._is_ours):
-            environment.writer.run(mark, clock=time.time, timeout=self._timeout)
+    def _mark_as_ours(self, txn: Txn, now: float) -> None:
+        if not self._is_ours(txn):
+            txn.put(keys.META, self._mark)
 
     def close(self) -> None:
         with self._opening:

@@ -8,7 +8,7 @@ from collections import Counter
 from localqueue.errors import QueueStoreError
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, INFLIGHT, WAITING, Row
-from localqueue.stores.lmdb import keys, reads, schema
+from localqueue.stores.lmdb import keys, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.schema import QueueRow, index_entries
 from localqueue.stores.port import STATES, CheckReport
@@ -57,7 +57,7 @@ def _message_problems(txn: Txn, row: Row, queues: dict[int, QueueRow]) -> list[s
         schema.unpack_content(content)
     if row.queue not in queues:
         problems.append(f"message {row.key} is in a queue that does not exist")
-    if row.run and reads.run_row(txn, row.run) is None:
+    if row.run and txn.get(keys.one(keys.RUNS, row.run)) is None:
         problems.append(f"message {row.key} is in a run that does not exist")
     if row.state == INFLIGHT and (row.leased_until is None or row.leased_at is None):
         problems.append(f"an inflight message has no lease: {row.key}")

@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreError, QueueStoreFullError
+from localqueue.errors import QueueStoreError, QueueStoreFullError
+from localqueue.stores import refusals
 from localqueue.stores.lmdb import errors
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.writer import Writer
@@ -94,13 +95,14 @@ class Environment:
 
     def __init__(self, path: str, *, map_size: int, sync: bool, writing: bool) -> None:
         self.path = path
-        self.driver = errors.load()
+        self.driver = refusals.load_driver("LMDB", "lmdb", "lmdb")
         self.sync = sync
         self.writing = writing
         self.users = 0
         self.closed = False
         self._map_size = -(-map_size // mmap.PAGESIZE) * mmap.PAGESIZE
         self._handle: Any = None
+        self._data_file = os.path.join(path, "data.mdb")
         self._lock_file = -1
         self._listed = True  # whether reads are entered in the table of readers
         self._make_locks()
@@ -119,7 +121,7 @@ class Environment:
         if handle is None:
             with self._opening:
                 if self.closed:
-                    raise QueueStoreClosedError(f"the store at {self.path!r} is closed", path=self.path)
+                    raise refusals.closed(self.path)
                 if self._handle is None:
                     self._open()
                 handle = self._handle
@@ -161,20 +163,17 @@ class Environment:
         Pages at the end that were freed before they were written may be missing, and do no harm. But if the file was
         cut, reading what is lost would kill the process (SIGBUS); a hole reads as zeros, which is reported as damage.
         """
-        if self._missing_bytes() > 0 and os.access(self._data_file(), os.W_OK):
+        if self._missing_bytes() > 0 and os.access(self._data_file, os.W_OK):
             self._lock(_OPEN_TIMEOUT, self._lock_file)
             try:
                 if self._missing_bytes() > 0:
-                    os.truncate(self._data_file(), os.path.getsize(self._data_file()) + self._missing_bytes())
+                    os.truncate(self._data_file, os.path.getsize(self._data_file) + self._missing_bytes())
             finally:
                 self.unlock()
 
     def _missing_bytes(self) -> int:
         pages = self._handle.info()["last_pgno"] + 1
-        return int(pages * self._handle.stat()["psize"] - os.path.getsize(self._data_file()))
-
-    def _data_file(self) -> str:
-        return os.path.join(self.path, "data.mdb")
+        return int(pages * self._handle.stat()["psize"] - os.path.getsize(self._data_file))
 
     def _close_handle(self) -> None:
         if self._handle is not None:
@@ -332,21 +331,21 @@ class Environment:
         if not usable:
             _abandoned.append(self._handle)
             self._handle, self.closed = None, True
-        on_edge = self.writer.on_edge
         self._make_locks()
-        self.writer.on_edge = on_edge
 
 
 # the environments of this process, by resolved path, and what happens to them on a fork
 
 _lock = threading.RLock()  # a store that is garbage collected releases its environment from wherever that happens
 _environments: dict[str, Environment] = {}
-_stores: weakref.WeakSet[LMDBQueueStore] = weakref.WeakSet()
+stores: weakref.WeakSet[LMDBQueueStore] = weakref.WeakSet()
 _closed_for_fork: list[Environment] = []
 
 
-def acquire(path: str, *, map_size: int, sync: bool, writing: bool = True) -> Environment:
-    """The environment at `path`, counted once more; `release` it."""
+def acquire(
+    owner: object, path: str, *, map_size: int, sync: bool, writing: bool = True
+) -> tuple[Environment, weakref.finalize[[Environment], Any]]:
+    """The environment at `path`, and what gives it back: to be called, or else the end of its owner does it."""
     resolved = os.path.realpath(path)
     with _lock:
         environment = _environments.get(resolved)
@@ -355,11 +354,13 @@ def acquire(path: str, *, map_size: int, sync: bool, writing: bool = True) -> En
         if environment is None or environment.closed:  # the garbage collector may close it just before it is counted
             environment = _environments[resolved] = Environment(resolved, map_size=map_size, sync=sync, writing=writing)
             environment.users = 1
+        finalizer = weakref.finalize(owner, _release, environment)
+        finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
         environment.strengthen(sync=sync, writing=writing)
-        return environment
+        return environment, finalizer
 
 
-def release(environment: Environment) -> None:
+def _release(environment: Environment) -> None:
     with _lock:
         environment.users -= 1
         if environment.users:
@@ -375,10 +376,6 @@ def is_there(path: str) -> bool:
         return os.path.getsize(os.path.join(path, "data.mdb")) > 0
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def remember(store: LMDBQueueStore) -> None:
-    _stores.add(store)
 
 
 def _before_fork() -> None:
@@ -401,8 +398,8 @@ def _after_fork_in_child() -> None:
     for environment in _environments.values():
         environment.after_fork_in_child(usable=environment in _closed_for_fork)
     _closed_for_fork.clear()
-    for store in list(_stores):
-        store._after_fork_in_child()
+    for store in list(stores):
+        store.after_fork_in_child()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,10 +1,9 @@
-"""The `lmdb` package, imported when a store is opened, and its errors turned into ours."""
+"""The errors of the `lmdb` package as ours."""
 
 from __future__ import annotations
 
 import errno
 import os
-from typing import Any
 
 from localqueue.errors import (
     QueueStoreCorruptError,
@@ -14,17 +13,6 @@ from localqueue.errors import (
     QueueStoreReadOnlyError,
     QueueStoreVersionError,
 )
-
-
-def load() -> Any:
-    """The driver, or a `RuntimeError` that says how to install it."""
-    try:
-        import lmdb
-    except ImportError as error:
-        raise RuntimeError(
-            'LMDB support requires the optional dependency; install with `pip install "localqueue[lmdb]"`'
-        ) from error
-    return lmdb
 
 
 def locked(path: str) -> QueueStoreLockedError:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localqueue.errors import LeaseLost
-from localqueue.events.event import ACKED, ENQUEUED
+from localqueue.events.event import ACKED, DROPPED, ENQUEUED, RELEASED
 from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import CODE, READY, Row
+from localqueue.stores.engine.row import CODE, DELAYED, READY, Row, from_json, to_json
 from localqueue.stores.lmdb import keys
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.schema import pack_content, pack_plain
@@ -27,6 +27,8 @@ from localqueue.stores.port import (
     Settle,
     StoredMessage,
 )
+
+_STEPS = ("ack", "release")
 
 
 def put_one(rows: LMDBRows, name: str, payload: Payload, codec: str | None) -> tuple[str, float]:
@@ -57,7 +59,10 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
     if key is None or changes.topics or message.after or message.run_id is not None or message.past is not None:
         return None
     queue, dedupe_key, ordering_key = rows.queue(message.queue), message.dedupe_key, message.ordering_key
-    if changes.limits and not _has_room(rows, queue, changes.limits.get(message.queue)):
+    limit = changes.limits.get(message.queue)
+    full = limit is not None and _is_full(rows, queue, limit)
+    oldest = _oldest(rows, queue) if limit is not None and full and limit.overflow == "drop-oldest" else None
+    if full and oldest is None:
         return None
     if dedupe_key is not None and get(keys.held(keys.DEDUPE, queue, dedupe_key)) is not None:
         return None
@@ -66,6 +71,8 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
     landed = rules.landing(now=now, available_at=available_at, expires_at=expires_at, key_busy=busy)
     if landed == EXPIRED:
         return None
+    if oldest is not None:
+        _drop(rows, oldest)
     row = Row(key, queue, CODE[landed], message.priority, created_at, available_at, 0, expires_at)
     row.dedupe_key, row.ordering_key = dedupe_key, ordering_key
     rows.insert(row, message)
@@ -75,25 +82,39 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
     return Committed([Enqueued("stored", landed, now)])
 
 
-def _has_room(rows: LMDBRows, queue: int, limit: Limit | None) -> bool:
-    """False also where a message that finds no room goes to another queue: there its dedupe key may be in use."""
-    if limit is None:
-        return True
+def _is_full(rows: LMDBRows, queue: int, limit: Limit) -> bool:
+    """True also where a message that finds no room goes to another queue: there its dedupe key may be in use."""
     if limit.overflow_queue is not None or limit.overflow == "overflow-queue":
-        return False
-    return limit.maxsize <= 0 or rows.load(queue, rows.now, limit.maxsize) < limit.maxsize
+        return True
+    return 0 < limit.maxsize <= rows.load(queue, rows.now, limit.maxsize)
+
+
+def _oldest(rows: LMDBRows, queue: int) -> Row | None:
+    """The message that is to make room. None when timers have passed, it sets something free, or somebody is told."""
+    if rows.observed or rows.queue_row(queue).due <= rows.now:
+        return None
+    found = rows.oldest(queue, 1)
+    return found[0] if found and found[0].ordering_key is None else None
+
+
+def _drop(rows: LMDBRows, row: Row) -> None:
+    rows.delete(row, row)
+    rows.txn.put(keys.one(keys.REMOVED, row.key), b"")
+    rows.queue_row(row.queue).dropped += 1
+    if rows.journalled:
+        rows.note([Note(DROPPED, row, row.attempts)])
 
 
 def is_step(changes: Changes) -> bool:
-    """Whether a commit is that of a worker: acks of what it held, and perhaps the next claim."""
+    """Whether a commit is that of a worker: what it held is acked or released, and perhaps the next is claimed."""
     if changes.enqueue or changes.edges or changes.records or changes.topics or not changes.settle:
         return False
-    return all(one.action == "ack" and one.token is not None for one in changes.settle)
+    return all(one.action in _STEPS and one.token is not None for one in changes.settle)
 
 
-def ack(rows: LMDBRows, settles: Sequence[Settle], *, strict: bool) -> list[bool] | None:
-    """Which of these leases were current. None when an ack sets something free."""
-    found: dict[int, Row] = {}
+def settle(rows: LMDBRows, settles: Sequence[Settle], *, strict: bool) -> list[bool] | None:
+    """Which of these leases were current. None when an ack sets something free or a release ends a message."""
+    found: dict[int, tuple[Row, Settle]] = {}
     done = []
     for one in settles:
         key = rows.ids.key_of(one.id)
@@ -101,17 +122,49 @@ def ack(rows: LMDBRows, settles: Sequence[Settle], *, strict: bool) -> list[bool
         current = row is not None and row.token == one.token and row.queue == rows.find_queue(one.queue)
         done.append(current)
         if row is not None and current:
-            if row.ordering_key is not None or row.run is not None or row.dependents:
+            if _sets_free(row) if one.action == "ack" else not _returns(rows, row, one):
                 return None
-            found[row.key] = row
+            found[row.key] = row, one
         elif strict:
             raise LeaseLost(one.queue, one.id, one.token)
-    for row in found.values():
-        rows.delete(row, row)
-        rows.changed.add(row.queue)
+    notes = [_ack(rows, row) if one.action == "ack" else _release(rows, row, one) for row, one in found.values()]
     if rows.journalled:
-        rows.note([Note(ACKED, row, row.attempts, row.leased_by) for row in found.values()])
+        rows.note(notes)
     return done
+
+
+def _sets_free(row: Row) -> bool:
+    return row.ordering_key is not None or row.run is not None or row.dependents > 0
+
+
+def _returns(rows: LMDBRows, row: Row, one: Settle) -> bool:
+    """Whether a message that is released goes on, and nobody is to be told."""
+    spent = one.max_attempts is not None and row.attempts - row.forgiven >= one.max_attempts
+    outlived = row.expires_at is not None and row.expires_at <= rows.now
+    return not (spent or outlived or one.forgive or rows.observed)
+
+
+def _ack(rows: LMDBRows, row: Row) -> Note:
+    rows.delete(row, row)
+    rows.changed.add(row.queue)
+    return Note(ACKED, row, row.attempts, row.leased_by)
+
+
+def _release(rows: LMDBRows, row: Row, one: Settle) -> Note:
+    now, error = rows.now, to_json(one.error)
+    note = Note(RELEASED, row, row.attempts, row.leased_by, row.leased_at, error or row.last_error)
+    row.before = row.snapshot()
+    row.history += 1
+    attempt = rules.Attempt(row.attempts, RELEASED, now, row.leased_at, row.leased_by, from_json(note.error))
+    rows.remember(row.key, row.history, attempt)
+    if error is not None:
+        row.last_error, row.failed_at = error, now
+    row.available_at = now + one.delay
+    row.state = DELAYED if row.available_at > now else READY
+    row.leased_until = row.leased_at = row.leased_by = row.most = None
+    rows.update(row)
+    rows.changed.add(row.queue)
+    return note
 
 
 def lease(rows: LMDBRows, request: LeaseRequest) -> list[StoredMessage] | None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from localqueue.events.event import ENQUEUED
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
-from localqueue.ids import Mint
+from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
 from localqueue.stores.engine.row import Row, from_json, options_of, to_json
-from localqueue.stores.lmdb import keys, reads, schema
-from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb import keys, schema
+from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.schema import LAYOUT
 from localqueue.stores.port import NewMessage
 
-_NONE = math.nan  # stands for None in a float field; no time is ever NaN
-_SWITCH = struct.Struct("<BBQdq")
 _ENTRY = struct.Struct("<BBIQdiii")
 _SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
 
@@ -34,32 +31,25 @@ class Switch:
     keep_seconds: float | None = None
     keep_events: int | None = None
 
-    def pack(self) -> bytes:
-        seconds = _NONE if self.keep_seconds is None else self.keep_seconds
-        return _SWITCH.pack(LAYOUT, self.enabled, self.last, seconds, self.keep_events or 0)
-
     @staticmethod
-    def read(txn: Txn, namespace: int) -> Switch:
-        value = txn.get(keys.within(keys.JOURNALS, namespace))
+    def read(reads: Reads) -> Switch:
+        value = reads.txn.get(keys.within(keys.JOURNALS, reads.namespace))
         if value is None:
             return Switch()
-        layout, enabled, last, seconds, events = _SWITCH.unpack(value)
-        schema.require_layout(layout, "journal")
-        return Switch(bool(enabled), last, None if seconds != seconds else seconds, events or None)
+        _, enabled, last, seconds, events = schema.JOURNAL.unpack(value)
+        return Switch(bool(enabled), last, seconds, events or None)
 
-    def write(self, txn: Txn, namespace: int) -> None:
-        txn.put(keys.within(keys.JOURNALS, namespace), self.pack())
-
-
-def set_kept(txn: Txn, namespace: int, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
-    Switch(enabled, Switch.read(txn, namespace).last, keep_seconds, keep_events).write(txn, namespace)
+    def write(self, reads: Reads) -> None:
+        packed = schema.JOURNAL.pack("", self.enabled, self.last, self.keep_seconds, self.keep_events or 0)
+        reads.txn.put(keys.within(keys.JOURNALS, reads.namespace), packed)
 
 
-def append(txn: Txn, namespace: int, switch: Switch, notes: Sequence[Note], now: float) -> None:
+def append(reads: Reads, switch: Switch, notes: Sequence[Note]) -> None:
     """Append entries, and let go of some that are beyond what the journal keeps.
 
     An enqueued message has no error and no attempt: where the error stands are its options, and its content follows.
     """
+    now = reads.now
     for note in notes:
         row, message, attempt, text, content = note.row, note.message, note.attempt, note.error, b""
         if message is not None:
@@ -68,10 +58,10 @@ def append(txn: Txn, namespace: int, switch: Switch, notes: Sequence[Note], now:
         lengths, texts = schema.pack_texts(note.leased_by, text)
         switch.last += 1
         fixed = _ENTRY.pack(LAYOUT, JOURNAL_CODES[note.type], row.queue, row.key, now, attempt, *lengths)
-        txn.put(keys.entry(keys.JOURNAL, namespace, switch.last), fixed + texts + content)
-    switch.write(txn, namespace)
+        reads.txn.put(keys.entry(keys.JOURNAL, reads.namespace, switch.last), fixed + texts + content)
+    switch.write(reads)
     if switch.keep_seconds is not None or switch.keep_events is not None:
-        _let_go(txn, namespace, switch, now, 2 * len(notes) + _SPARE)
+        _let_go(reads, switch, 2 * len(notes) + _SPARE)
 
 
 def _options(row: Row, message: NewMessage, now: float) -> str | None:
@@ -79,56 +69,50 @@ def _options(row: Row, message: NewMessage, now: float) -> str | None:
     return to_json(options_of(row, message._replace(headers=None), now))
 
 
-def _let_go(txn: Txn, namespace: int, switch: Switch, now: float, most: int) -> None:
+def _let_go(reads: Reads, switch: Switch, most: int) -> None:
     first = switch.last - (switch.keep_events or switch.last) + 1
-    since = -math.inf if switch.keep_seconds is None else now - switch.keep_seconds
-    gone = [
-        key
-        for key, value in islice(keys.walk(txn, keys.within(keys.JOURNAL, namespace)), most)
-        if keys.last_number(key) < first or _ENTRY.unpack_from(value)[4] < since
-    ]
-    for key in gone:
-        txn.delete(key)
+    since = reads.now - (rules.NEVER if switch.keep_seconds is None else switch.keep_seconds)
+    _delete(reads, (key for key, number, at in islice(_times(reads), most) if number < first or at < since))
 
 
-def events(txn: Txn, ids: Mint, namespace: int, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
-    names: dict[int, str] = {}
-    entries = keys.walk(txn, keys.within(keys.JOURNAL, namespace), keys.entry(keys.JOURNAL, namespace, after + 1))
+def _times(reads: Reads) -> Iterator[tuple[bytes, int, float]]:
+    """Where each entry lies, its number and its time."""
+    entries = keys.walk(reads.txn, keys.within(keys.JOURNAL, reads.namespace))
+    return ((key, keys.last_number(key), _ENTRY.unpack_from(value)[4]) for key, value in entries)
+
+
+def _delete(reads: Reads, entries: Iterable[bytes]) -> int:
+    return sum(map(reads.txn.delete, list(entries)))
+
+
+def events(reads: Reads, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
+    table, namespace = keys.JOURNAL, reads.namespace
+    entries = keys.walk(reads.txn, keys.within(table, namespace), keys.entry(table, namespace, after + 1))
     wanted = (entry for entry in entries if queue is None or _ENTRY.unpack_from(entry[1])[2] == queue)
-    return [_event(txn, ids, names, key, value) for key, value in islice(wanted, limit)]
+    return [_event(reads, key, value) for key, value in islice(wanted, limit)]
 
 
-def _event(txn: Txn, ids: Mint, names: dict[int, str], key: bytes, value: bytes) -> JournalEvent:
+def _event(reads: Reads, key: bytes, value: bytes) -> JournalEvent:
     layout, code, queue, message, at, attempt, *lengths = _ENTRY.unpack_from(value)
     schema.require_layout(layout, "journal entry")
     (worker, error), end = schema.unpack_texts(value, _ENTRY.size, lengths)
     payload, codec, headers = schema.unpack_content(value[end:]) if end < len(value) else (None, None, None)
-    described = from_json(error)
-    options = None
+    described, options = from_json(error), None
     if JOURNAL_TYPES[code - 1] == ENQUEUED:
         described, options = None, described
         if headers is not None:
             options = {**(options or {}), "headers": json.loads(headers)}
-    if queue not in names:
-        names[queue] = reads.queue_row(txn, queue).name
     return JournalEvent(
-        keys.last_number(key), at, JOURNAL_TYPES[code - 1], names[queue], ids.id_of(message),
+        keys.last_number(key), at, JOURNAL_TYPES[code - 1], reads.queue_name(queue), reads.ids.id_of(message),
         None if attempt < 0 else attempt, worker, described, payload, codec, options,
     )  # fmt: skip
 
 
-def span(txn: Txn, namespace: int) -> tuple[int, int]:
-    last = Switch.read(txn, namespace).last
-    first = next(keys.walk_keys(txn, keys.within(keys.JOURNAL, namespace)), None)
-    return (last + 1 if first is None else keys.last_number(first)), last
+def span(reads: Reads) -> tuple[int, int]:
+    last = Switch.read(reads).last
+    return next((number for _, number, _ in _times(reads)), last + 1), last
 
 
-def prune(txn: Txn, namespace: int, until: float, through: int | None) -> int:
-    entries = keys.walk(txn, keys.within(keys.JOURNAL, namespace))
-    if through is not None:
-        last = keys.entry(keys.JOURNAL, namespace, max(through, 0))
-        entries = takewhile(lambda entry: entry[0] <= last, entries)
-    gone = [key for key, value in entries if _ENTRY.unpack_from(value)[4] <= until]
-    for key in gone:
-        txn.delete(key)
-    return len(gone)
+def prune(reads: Reads, until: float, through: int | None) -> int:
+    entries = takewhile(lambda entry: through is None or entry[1] <= through, _times(reads))
+    return _delete(reads, (key for key, _, at in entries if at <= until))

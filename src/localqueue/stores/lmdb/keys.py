@@ -35,7 +35,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Protocol
 
 META = b"\x00localqueue"
 NAMESPACES, QUEUE_IDS, QUEUES, MESSAGES, CONTENTS = b"N", b"Q", b"q", b"M", b"P"
@@ -67,7 +67,7 @@ class Cursor(Protocol):
     def last(self) -> bool: ...
     def prev(self) -> bool: ...
     def key(self) -> bytes: ...
-    def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]: ...
+    def iternext(self) -> Iterator[tuple[bytes, bytes]]: ...
     def close(self) -> None: ...
 
 
@@ -141,10 +141,6 @@ def held(table: bytes, queue: int, key: str) -> bytes:
     return _WITHIN.pack(table, queue) + digest(key)
 
 
-def records(namespace: int, kind: str) -> bytes:
-    return held(RECORDS, namespace, kind)
-
-
 def record(namespace: int, kind: str, key: str) -> bytes:
     return held(RECORDS, namespace, kind) + text_key(key)
 
@@ -194,16 +190,7 @@ def walk(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[
 
 
 def walk_keys(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[bytes]:
-    cursor = txn.cursor()
-    try:
-        if cursor.set_range(prefix if start is None else start):
-            key: bytes
-            for key in cursor.iternext(values=False):
-                if not key.startswith(prefix):
-                    return
-                yield key
-    finally:
-        cursor.close()
+    return (key for key, _ in walk(txn, prefix, start))
 
 
 def next_number(txn: Txn, table: bytes, size: int) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from localqueue.stores import rules
-from localqueue.stores.engine.row import BLOCKED, READY
-from localqueue.stores.lmdb import reads
-from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.engine.row import READY
+from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.schema import QueueRow
 from localqueue.stores.wake import StoreWaiter, change_of
 
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 
 
 def for_messages(store: LMDBQueueStore, queues: Sequence[str], worker: str | None) -> StoreWaiter:
-    def look(txn: Txn, queue: int) -> QueueRow | None:
-        row = reads.queue_row(txn, queue)
-        return None if row.paused or reads.is_paused(txn, queue, worker) else row
+    def look(reads: Reads, queue: int) -> QueueRow | None:
+        return None if reads.paused(queue, worker) else reads.queue_row(queue)
 
     def check() -> tuple[bool, float]:
         now, next_due = store.now(), rules.NEVER
@@ -38,10 +36,8 @@ def for_messages(store: LMDBQueueStore, queues: Sequence[str], worker: str | Non
 def for_capacity(store: LMDBQueueStore, limits: Mapping[str, int]) -> StoreWaiter:
     """A message whose life ends makes room too, so a full queue is looked at again when the next one ends."""
 
-    def look(txn: Txn, queue: int) -> tuple[int, float]:
-        now = store.now()
-        counts = reads.counts(txn, reads.queue_row(txn, queue), now)
-        return counts[READY] + counts[BLOCKED], reads.next_expiry(txn, queue, now) - now
+    def look(reads: Reads, queue: int) -> tuple[int, float]:
+        return reads.load(queue), reads.next_expiry(queue) - reads.now
 
     def check() -> tuple[bool, float]:
         for name, maxsize in limits.items():

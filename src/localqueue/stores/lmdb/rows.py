@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from localqueue.errors import IdTaken, QueueStoreCorruptError, RecordConflict
+from localqueue.errors import IdTaken
 from localqueue.events.event import LEASED
-from localqueue.ids import Mint
-from localqueue.stores import rules
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import A_PIECE, Batch, Found, Note, Run, Wanted, Writes
-from localqueue.stores.engine.row import BLOCKED, DEAD, INFLIGHT, READY, Before, Row
-from localqueue.stores.lmdb import journal, keys, reads, schema
+from localqueue.stores.engine.row import DEAD, INFLIGHT, READY, Before, Row
+from localqueue.stores.lmdb import journal, keys, schema
 from localqueue.stores.lmdb.keys import Txn
-from localqueue.stores.lmdb.schema import QueueRow, RunRow, WorkerRow, pack_row, unpack_row
+from localqueue.stores.lmdb.reads import Reads
+from localqueue.stores.lmdb.schema import RUN, SUBSCRIPTION, WORKER, QueueRow, RunRow, WorkerRow, pack_row
 from localqueue.stores.port import (
     HISTORY_LIMIT,
     STATES,
@@ -34,27 +34,18 @@ _A_PART = 1000  # rows of a batch that are at hand at a time
 _LARGEST = 1 << 63
 
 
-class LMDBRows:
-    """The rows of queues and runs are kept here while the transaction lasts; `flush` writes those of the queues."""
+class LMDBRows(Reads):
+    """The rows of queues are kept here while the transaction lasts; `flush` writes them."""
 
-    __slots__ = (
-        *("_journal", "_queues", "changed", "ids", "journalled", "namespace", "new_queues", "now", "observed", "path"),
-        *("queue_ids", "transitions", "txn"),
-    )
+    __slots__ = ("_journal", "changed", "journalled", "observed", "transitions")
+    guards_dedupe_keys = False
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
-        self.txn = txn
-        self.now = now
+        super().__init__(store, txn, now)
         self.observed = observed
-        self.ids: Mint = store.ids
-        self.namespace = store.namespace_id
-        self.path = store.path
-        self.queue_ids = store.queue_ids
-        self.new_queues: dict[str, int] = {}
         self.changed: set[int] = set()  # queues that somebody may wait for
         self.transitions: list[Transition] = []
-        self._queues: dict[int, QueueRow] = {}
-        self._journal = journal.Switch.read(txn, self.namespace)
+        self._journal = journal.Switch.read(self)
         self.journalled = self._journal.enabled
 
     def flush(self) -> list[str]:
@@ -65,8 +56,6 @@ class LMDBRows:
                 self.txn.put(keys.within(keys.QUEUES, row.id), packed)
         return [self.queue_name(queue) for queue in self.changed]
 
-    # queues
-
     def queue(self, name: str) -> int:
         queue = self.find_queue(name)
         if queue is None:
@@ -76,31 +65,10 @@ class LMDBRows:
             self.new_queues[name] = queue
         return queue
 
-    def find_queue(self, name: str) -> int | None:
-        queue = self.queue_ids.get(name) or self.new_queues.get(name)
-        if queue is None:
-            value = self.txn.get(keys.named(keys.QUEUE_IDS, self.namespace, name))
-            if value is not None:
-                queue = self.new_queues[name] = keys.last_number(value)
-        return queue
-
-    def queue_row(self, queue: int) -> QueueRow:
-        row = self._queues.get(queue)
-        if row is None:
-            row = self._queues[queue] = reads.queue_row(self.txn, queue)
-        return row
-
-    def queue_name(self, queue: int) -> str:
-        return self.queue_row(queue).name
-
     def subscription_version(self, topic: int) -> int:
         return self.queue_row(topic).subscriptions
 
     # rows
-
-    def row(self, key: int) -> Row | None:
-        value = self.txn.get(keys.message(key))
-        return None if value is None else unpack_row(key, value)
 
     def fetch(self, wanted: Wanted) -> Found:
         txn = self.txn
@@ -115,42 +83,31 @@ class LMDBRows:
             numbers += map(keys.last_number, islice(keys.walk_keys(txn, prefix, prefix + keys.number(after + 1)), 1))
         edges = self._dependents(wanted.dependents)
         numbers += [dependent for _, dependent in edges]
-        return Found(self.rows(numbers), edges)
-
-    def rows(self, numbers: Iterable[int]) -> list[Row]:
-        return [row for row in map(self.row, numbers) if row is not None]
+        return Found(list(self.rows(numbers)), edges)
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
         if self.queue_row(queue).due > now:
             return []
-        passed = [reads.overdue(self.txn, queue, state, now) for state in range(DEAD)]
-        return self.rows(key for _, key, _ in islice(merge(*passed), limit))
+        passed = merge(*(self.overdue(queue, state) for state in range(DEAD)))
+        return list(self.rows(key for _, key, _ in islice(passed, limit)))
 
     def timers_settled(self, queue: int) -> None:
         row = self.queue_row(queue)
         if row.due <= self.now:
-            row.due = reads.next_due(self.txn, queue)
+            row.due = self.next_due(queue)
 
     def oldest(self, queue: int, limit: int) -> list[Row]:
-        return self.rows(key for _, key in islice(reads.by_availability(self.txn, queue), limit))
+        return list(self.rows(key for _, key in islice(self.by_availability(queue), limit)))
 
     def oldest_blocked(self, queue: int) -> Row | None:
         blocked = keys.walk_keys(self.txn, keys.within(keys.BLOCKED, queue))
-        first = min(map(keys.last_number, blocked), default=None)
-        return None if first is None else self.row(first)
-
-    def load(self, queue: int, now: float, up_to: int) -> int:
-        counts = reads.counts(self.txn, self.queue_row(queue), now)
-        return counts[READY] + counts[BLOCKED]
+        return self.row(min(map(keys.last_number, blocked), default=None))
 
     def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
-        return [(upstream, one) for one in dependents for upstream in self._linked(keys.UPSTREAMS, one)]
+        return [(upstream, one) for one in dependents for upstream in self.linked(keys.UPSTREAMS, one)]
 
     def _dependents(self, upstreams: Iterable[int]) -> list[tuple[int, int]]:
-        return [(one, dependent) for one in upstreams for dependent in self._linked(keys.DEPENDENTS, one)]
-
-    def _linked(self, table: bytes, key: int) -> Iterator[int]:
-        return map(keys.last_number, keys.walk_keys(self.txn, keys.one(table, key)))
+        return [(one, dependent) for one in upstreams for dependent in self.linked(keys.DEPENDENTS, one)]
 
     def removed(self, numbers: Iterable[int]) -> set[int]:
         return {key for key in numbers if self.txn.get(keys.one(keys.REMOVED, key)) is not None}
@@ -158,21 +115,18 @@ class LMDBRows:
     def stored(self, numbers: Iterable[int]) -> dict[int, StoredMessage]:
         return {row.key: self.message(row) for row in self.rows(numbers)}
 
-    def message(self, row: Row) -> StoredMessage:
-        return reads.stored_message(self.txn, self.ids, row, self.queue_name(row.queue))
-
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
-        return self.rows(islice(reads.ended_by(self.txn, queue, state, until, behind), limit))
+        return list(self.rows(islice(self.ended_by(queue, state, until, behind), limit)))
 
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
-        return list(islice(reads.in_queue(self.txn, queue, after=behind), limit))
+        return list(islice(self.by_key(queue, after=behind), limit))
 
     # runs
 
     def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
         found = {}
         for name in names:
-            run = reads.find_run(self.txn, self.namespace, name)
+            run = self.find_run(name)
             if run is None:
                 run = RunRow(keys.next_number(self.txn, keys.RUNS, 8), name)
                 self.txn.put(keys.named(keys.RUN_IDS, self.namespace, name), keys.number(run.id))
@@ -181,17 +135,16 @@ class LMDBRows:
         return found
 
     def cancel(self, name: str, now: float) -> list[Row]:
-        run = reads.find_run(self.txn, self.namespace, name)
+        run = self.find_run(name)
         if run is None:
             return []
         if run.cancelled_at is None:
-            run.cancelled_at = now
-            self._save_run(run)
-        rows = map(self.row, reversed(list(reads.run_keys(self.txn, run.id))))
-        return list(islice((row for row in rows if row is not None and row.state < DEAD), A_PIECE))
+            self._save_run(run._replace(cancelled_at=now))
+        rows = self.rows(reversed(list(self.run_keys(run.id))))
+        return list(islice((row for row in rows if row.state < DEAD), A_PIECE))
 
     def _save_run(self, run: RunRow) -> None:
-        self.txn.put(keys.one(keys.RUNS, run.id), run.pack())
+        self.txn.put(keys.one(keys.RUNS, run.id), RUN.pack(*run[1:]))
 
     # writing
 
@@ -199,7 +152,7 @@ class LMDBRows:
         """What leaves the indexes leaves them first: a key that one message gives up may be another's by now."""
         put, delete = self.txn.put, self.txn.delete
         for row, n, attempt in writes.attempts:
-            self._remember(row.key, n, attempt)
+            self.remember(row.key, n, attempt)
         for row in writes.deletes.values():
             self.delete(row, row.before or row)
         entered = [entry for row in writes.updates.values() for entry in self._update(row)]
@@ -216,10 +169,8 @@ class LMDBRows:
             delete(keys.pair(keys.DEPENDENTS, upstream, dependent))
             delete(keys.pair(keys.UPSTREAMS, dependent, upstream))
         for number, change in writes.runs.items():
-            run = self._run(number)
-            run.total += change.total
-            run.done += change.done
-            self._save_run(run)
+            run = self.run_row(number)
+            self._save_run(run._replace(total=run.total + change.total, done=run.done + change.done))
         for queue, count in writes.dropped.items():
             self.queue_row(queue).dropped += count
         if self.journalled:
@@ -233,16 +184,10 @@ class LMDBRows:
             for row, message in part.inserts():
                 self.insert(row, message)
 
-    def _run(self, number: int) -> RunRow:
-        run = reads.run_row(self.txn, number)
-        if run is None:
-            raise QueueStoreCorruptError(f"run number {number} is missing; run check() on {self.path!r}")
-        return run
-
     def note(self, notes: Sequence[Note]) -> None:
         """Append to the journal."""
         if notes:
-            journal.append(self.txn, self.namespace, self._journal, notes, self.now)
+            journal.append(self, self._journal, notes)
 
     def insert(self, row: Row, message: NewMessage) -> None:
         put = self.txn.put
@@ -256,16 +201,20 @@ class LMDBRows:
             put(key, value)
         if message.past is not None:
             for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
-                self._remember(row.key, n, attempt)
+                self.remember(row.key, n, attempt)
         queue = self.queue_row(row.queue)
         queue.counts[row.state] += 1
         if due_at is not None:
             queue.due_by(due_at)
 
-    def _remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
+    def remember(self, key: int, n: int, attempt: rules.Attempt) -> None:
         self.txn.put(keys.attempt(keys.ATTEMPTS, key, n), json.dumps(attempt, separators=(",", ":")).encode())
         if n > HISTORY_LIMIT:
             self.txn.delete(keys.attempt(keys.ATTEMPTS, key, n - HISTORY_LIMIT))
+
+    def update(self, row: Row) -> None:
+        for key, value in self._update(row):
+            self.txn.put(key, value)
 
     def _update(self, row: Row) -> list[tuple[bytes, bytes]]:
         """Write a changed row and its queue's counts, and take it out of its place; the index entries it is to get."""
@@ -279,8 +228,9 @@ class LMDBRows:
         if due_at is not None:
             queue.due_by(due_at)
         had, has = schema.index_entries(row, before, before.due_at), schema.index_entries(row, row, due_at)
-        for key in had.keys() - has.keys():
-            self.txn.delete(key)
+        for key in had:
+            if key not in has:
+                self.txn.delete(key)
         return [(key, value) for key, value in has.items() if had.get(key) != value]
 
     def delete(self, row: Row, before: Row | Before) -> None:
@@ -303,10 +253,7 @@ class LMDBRows:
             packed = self.txn.get(key)
             version = 0 if packed is None else schema.unpack_record(packed)[2]
             if write.expect is not None and write.expect != version:
-                raise RecordConflict(
-                    f"record {write.key!r} of kind {write.kind!r} is in version {version}, not {write.expect}; "
-                    "nothing was changed"
-                )
+                raise refusals.record_conflict(write, version)
             if write.value is None:
                 self.txn.delete(key)
                 versions.append(0)
@@ -317,28 +264,30 @@ class LMDBRows:
 
     # claiming
 
-    def paused(self, queue: int, worker: str | None) -> bool:
-        return self.queue_row(queue).paused or reads.is_paused(self.txn, queue, worker)
-
     def claimable(self, queue: int, now: float) -> bool:
         ready = next(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), None)
-        return ready is not None and next(reads.overdue(self.txn, queue, READY, now), None) is None
+        return ready is not None and next(self.overdue(queue, READY), None) is None
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
         first = islice(keys.walk_keys(self.txn, keys.within(keys.READY, queue)), request.limit)
         rows = [self._lease(entry, queue, request, now) for entry in list(first)]
         if not rows:
             return []
-        name = self.queue_name(queue)
         if request.leased_by is not None and request.counted:
-            worker = reads.worker_row(self.txn, queue, request.leased_by)
+            worker = self.worker_row(queue, request.leased_by)
             self.save_worker(queue, worker._replace(leases=worker.leases + len(rows)))
         if self.journalled:
             self.note([Note(LEASED, row, row.attempts, row.leased_by) for row in rows])
-        messages = [reads.stored_message(self.txn, self.ids, row, name) for row in rows]
+        messages = list(map(self.message, rows))
         if request.ledger is None:
             return messages
-        return [reads.with_record(self.txn, self.namespace, request.ledger, message) for message in messages]
+        return [self._with_record(request.ledger, message) for message in messages]
+
+    def _with_record(self, ledger: str, message: StoredMessage) -> StoredMessage:
+        """The message with what the ledger says about its dedupe key."""
+        if message.dedupe_key is None:
+            return message
+        return message._replace(record=self.record(ledger, f"{message.queue}:{message.dedupe_key}"))
 
     # operations
 
@@ -347,9 +296,8 @@ class LMDBRows:
         if wanted == (self.txn.get(key) is not None):
             return False
         if wanted:
-            others = keys.walk(self.txn, keys.within(keys.SUBSCRIPTIONS, topic))
-            last = max((schema.unpack_subscription(value)[1] for _, value in others), default=0)
-            self.txn.put(key, schema.pack_subscription(subscriber, last + 1))
+            last = max(self.subscribers(topic).values(), default=0)
+            self.txn.put(key, SUBSCRIPTION.pack(subscriber, last + 1))
         else:
             self.txn.delete(key)
         self.queue_row(topic).subscriptions += 1
@@ -359,34 +307,30 @@ class LMDBRows:
         if worker is None:
             self.queue_row(queue).paused = at is not None
         else:
-            self.save_worker(queue, reads.worker_row(self.txn, queue, worker)._replace(paused=at is not None))
+            self.save_worker(queue, self.worker_row(queue, worker)._replace(paused=at is not None))
 
     def heartbeat(self, queue: int, worker: str, leases: int) -> None:
-        row = reads.worker_row(self.txn, queue, worker)
+        row = self.worker_row(queue, worker)
         self.save_worker(queue, row._replace(leases=row.leases + leases, last_seen=self.now))
 
     def clear(self, queue: int) -> None:
-        for key, value in list(keys.walk(self.txn, keys.within(keys.WORKERS, queue))):
-            worker = WorkerRow.unpack(value)
+        for worker in self.worker_rows(queue):
             if worker.paused:
                 self.save_worker(queue, WorkerRow(worker.name, paused=True))
             else:
-                self.txn.delete(key)
+                self.txn.delete(keys.named(keys.WORKERS, queue, worker.name))
         kept = self.queue_row(queue)
         kept.counts, kept.dropped, kept.due = [0] * len(STATES), 0, rules.NEVER
 
     def save_worker(self, queue: int, worker: WorkerRow) -> None:
-        self.txn.put(keys.named(keys.WORKERS, queue, worker.name), worker.pack())
+        self.txn.put(keys.named(keys.WORKERS, queue, worker.name), WORKER.pack(*worker))
 
     def _lease(self, entry: bytes, queue: int, request: LeaseRequest, now: float) -> Row:
         """Lease a message by its entry in the line. It keeps its keys, so only its place and its timer move."""
         txn = self.txn
         row = self.row(keys.last_number(entry))
         if row is None or row.state != READY:
-            raise QueueStoreCorruptError(
-                f"queue {request.queue!r} lists a ready message that it does not have; run check() on {self.path!r}",
-                path=self.path,
-            )
+            raise self._damaged(f"queue {request.queue!r} lists a ready message that it does not have")
         until = now + request.timeout
         txn.delete(entry)
         if row.expires_at is not None:

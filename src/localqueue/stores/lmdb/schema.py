@@ -36,10 +36,7 @@ _NAMESPACE = struct.Struct(">IQ")
 _MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
 _CONTENT = struct.Struct("<BBii")
 _QUEUE = struct.Struct("<BB8qdqq")
-_RUN = struct.Struct("<BQQd")
-_WORKER = struct.Struct("<BBQd")
 _RECORD = struct.Struct("<BQdI")
-_SUBSCRIPTION = struct.Struct("<BQ")
 _TIME = struct.Struct("<d")
 
 
@@ -50,8 +47,9 @@ def current_version() -> int:
     return len(MIGRATIONS) + 1
 
 
-def version(txn: Txn, path: str) -> int:
-    """The schema version, 0 for an empty environment; refuses what is not ours or too new."""
+def version(txn: Txn, path: str, *, looking: bool = False) -> int:
+    """The schema version, 0 for an empty environment; refuses what is not ours or too new, and what is too old for
+    those who look, who can not migrate it."""
     meta = txn.get(keys.META)
     if meta is None and not txn.cursor().first():
         return 0
@@ -67,17 +65,13 @@ def version(txn: Txn, path: str) -> int:
             f"{path!r} was written by a newer localqueue, upgrade this one",
             path=path,
         )
-    return found
-
-
-def require_current(found: int, path: str) -> None:
-    """Who looks can not migrate."""
-    if found < current_version():
+    if looking and found < current_version():
         raise QueueStoreVersionError(
             f"{path!r} was written by an older localqueue (schema version {found}); open it once without read_only, "
             "which migrates it",
             path=path,
         )
+    return found
 
 
 def prepare(txn: Txn, path: str) -> None:
@@ -118,10 +112,7 @@ def pack_time(time: float | None) -> bytes:
 
 
 def unpack_time(value: bytes) -> float | None:
-    return _or_none(_TIME.unpack(value)[0])
-
-
-def _or_none(time: float) -> float | None:
+    (time,) = _TIME.unpack(value)
     return None if time != time else time
 
 
@@ -251,7 +242,29 @@ def unpack_content(value: bytes) -> tuple[Payload, str | None, str | None]:
     return (_text(value[at:]) if is_text else value[at:]), codec, headers
 
 
-# queues, runs, workers, records, subscriptions
+# queues, runs, workers, subscriptions, records
+
+
+class Form:
+    """How a value with a name lies there: the version of its layout, numbers of which NaN is None, then the name."""
+
+    def __init__(self, what: str, numbers: str) -> None:
+        self._what = what
+        self._struct = struct.Struct("<B" + numbers)
+
+    def pack(self, name: str, *numbers: float | None) -> bytes:
+        return self._struct.pack(LAYOUT, *[_NONE if one is None else one for one in numbers]) + keys.encoded(name)
+
+    def unpack(self, value: bytes) -> tuple[str, *tuple[Any, ...]]:
+        layout, *numbers = self._struct.unpack_from(value)
+        require_layout(layout, self._what)
+        return _text(value[self._struct.size :]), *[None if one != one else one for one in numbers]
+
+
+RUN = Form("run", "QQd")
+WORKER = Form("worker", "BQd")
+SUBSCRIPTION = Form("subscription", "Q")
+JOURNAL = Form("journal", "BQdq")
 
 
 @dataclass(slots=True)
@@ -273,48 +286,31 @@ class QueueRow:
 
     @staticmethod
     def unpack(queue: int, value: bytes) -> QueueRow:
-        (paused, *counts, due, dropped, subscriptions), name = _unpack(_QUEUE, value, "queue")
-        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, value)
+        layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
+        if layout != LAYOUT:
+            require_layout(layout, "queue")
+        return QueueRow(queue, _text(value[_QUEUE.size :]), counts, due, bool(paused), dropped, subscriptions, value)
 
     def due_by(self, at: float) -> None:
         if at < self.due:
             self.due = at
 
 
-@dataclass(slots=True)
-class RunRow:
+class RunRow(NamedTuple):
     id: int
     name: str
     total: int = 0
     done: int = 0
     cancelled_at: float | None = None
 
-    def pack(self) -> bytes:
-        cancelled_at = _NONE if self.cancelled_at is None else self.cancelled_at
-        return _RUN.pack(LAYOUT, self.total, self.done, cancelled_at) + keys.encoded(self.name)
-
-    @staticmethod
-    def unpack(run: int, value: bytes) -> RunRow:
-        (total, done, cancelled_at), name = _unpack(_RUN, value, "run")
-        return RunRow(run, name, total, done, _or_none(cancelled_at))
-
 
 class WorkerRow(NamedTuple):
     """What a queue knows about a worker."""
 
     name: str
+    paused: int = False
     leases: int = 0
     last_seen: float | None = None
-    paused: bool = False
-
-    def pack(self) -> bytes:
-        last_seen = _NONE if self.last_seen is None else self.last_seen
-        return _WORKER.pack(LAYOUT, self.paused, self.leases, last_seen) + keys.encoded(self.name)
-
-    @staticmethod
-    def unpack(value: bytes) -> WorkerRow:
-        (paused, leases, last_seen), name = _unpack(_WORKER, value, "worker")
-        return WorkerRow(name, leases, _or_none(last_seen), bool(paused))
 
 
 def pack_record(key: str, value: bytes, version: int, updated_at: float) -> bytes:
@@ -327,19 +323,3 @@ def unpack_record(packed: bytes) -> tuple[str, bytes, int, float]:
     require_layout(layout, "record")
     at = _RECORD.size
     return _text(packed[at : at + length]), packed[at + length :], version, updated_at
-
-
-def pack_subscription(name: str, n: int) -> bytes:
-    return _SUBSCRIPTION.pack(LAYOUT, n) + keys.encoded(name)
-
-
-def unpack_subscription(value: bytes) -> tuple[str, int]:
-    (n,), name = _unpack(_SUBSCRIPTION, value, "subscription")
-    return name, n
-
-
-def _unpack(form: struct.Struct, value: bytes, what: str) -> tuple[list[Any], str]:
-    """The numbers of a value and the name that it ends with."""
-    layout, *numbers = form.unpack_from(value)
-    require_layout(layout, what)
-    return numbers, _text(value[form.size :])

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreMissingError
 from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
+from localqueue.stores import refusals
 from localqueue.stores.engine import commit, leases
-from localqueue.stores.engine.row import BLOCKED, READY
+from localqueue.stores.engine.row import READY
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.lmdb import backup, check, connection, fast, journal, keys, notify, reads, schema
+from localqueue.stores.lmdb import backup, check, connection, fast, journal, notify, schema
 from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.writer import Writer
 from localqueue.stores.port import (
@@ -25,10 +26,8 @@ from localqueue.stores.port import (
     CheckReport,
     Committed,
     LeaseRequest,
-    NewMessage,
     Payload,
     Record,
-    RecordWrite,
     Settle,
     StoredMessage,
     Subscriptions,
@@ -67,12 +66,10 @@ class LMDBQueueStore(EngineStore):
         self._timeout = timeout
         self._clock = clock
         if read_only and not connection.is_there(self.path):
-            raise self._missing()
-        self._environment = connection.acquire(
-            self.path, map_size=map_size, sync=durability == "power", writing=not read_only
+            raise refusals.missing("store", self.url, self.path)
+        self._environment, self._finalizer = connection.acquire(
+            self, self.path, map_size=map_size, sync=durability == "power", writing=not read_only
         )
-        self._finalizer = weakref.finalize(self, connection.release, self._environment)
-        self._finalizer.atexit = False  # the end of the process closes everything, without waiting for its threads
         try:
             self.namespace_id, self._secret = self._environment.read(self._find_namespace) or self._writer.run(
                 self._make_namespace, clock=clock, timeout=timeout
@@ -81,21 +78,14 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             raise
         self.ids = Mint(self._secret)
-        connection.remember(self)
-
-    def _missing(self, what: str = "store") -> QueueStoreMissingError:
-        return QueueStoreMissingError(
-            f"there is no {what} at {self.url!r}, which was opened to look; open it without read_only to make one",
-            path=self.path,
-        )
+        connection.stores.add(self)
 
     def _find_namespace(self, txn: Txn) -> tuple[int, int] | None:
-        version = schema.version(txn, self.path)
-        if self.read_only and version:
-            schema.require_current(version, self.path)
+        version = schema.version(txn, self.path, looking=self.read_only)
         found = schema.find_namespace(txn, self._namespace) if version == schema.current_version() else None
         if self.read_only and found is None:
-            raise self._missing(f"namespace {self._namespace!r} in the store" if version else "store")
+            what = f"namespace {self._namespace!r} in the store" if version else "store"
+            raise refusals.missing(what, self.url, self.path)
         return found
 
     def _make_namespace(self, txn: Txn, now: float) -> tuple[int, int]:
@@ -124,7 +114,7 @@ class LMDBQueueStore(EngineStore):
         return fast.put(rows, changes) or self._engine(rows, lambda unit: commit.apply(unit, changes))
 
     def _step(self, rows: LMDBRows, changes: Changes) -> Committed:
-        settled = fast.ack(rows, changes.settle, strict=changes.strict)
+        settled = fast.settle(rows, changes.settle, strict=changes.strict)
         if settled is None:
             return self._engine(rows, lambda unit: commit.apply(unit, changes))
         leased = None if changes.lease is None else self._lease(rows, changes.lease, settle_all=True)
@@ -138,22 +128,6 @@ class LMDBQueueStore(EngineStore):
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
-
-    def _put_batch(
-        self,
-        queue: str,
-        keys: range,
-        payloads: Sequence[Payload],
-        codec: str | None,
-        records: Sequence[RecordWrite],
-    ) -> float:
-        def work(unit: Unit) -> float:
-            unit.rows.write_records(records, unit.now)
-            new = zip(map(self.ids.id_of, keys), payloads, strict=True)
-            commit.apply(unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new]))
-            return unit.now
-
-        return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
@@ -203,79 +177,75 @@ class LMDBQueueStore(EngineStore):
 
     def _require_open(self) -> None:
         if not self._finalizer.alive:
-            raise QueueStoreClosedError(f"the store at {self.path!r} is closed", path=self.path)
+            raise refusals.closed(self.path)
 
-    def _read(self, work: Callable[[Txn], T]) -> T:
+    def _read(self, work: Callable[[Reads], T]) -> T:
         self._require_open()
-        return self._environment.read(work)
+        return self._environment.read(lambda txn: work(Reads(self, txn, self._clock())))
 
     def _look_up_queue(self, name: str) -> int | None:
-        value = self._read(lambda txn: txn.get(keys.named(keys.QUEUE_IDS, self.namespace_id, name)))
-        return None if value is None else keys.last_number(value)
+        return self._read(lambda reads: reads.find_queue(name))
 
-    def _read_queue(self, name: str, work: Callable[[Txn, int], T], missing: T) -> T:
+    def _read_queue(self, name: str, work: Callable[[Reads, int], T], missing: T) -> T:
         """Read about a queue in one snapshot; a queue that nobody has used yet is simply empty."""
         queue = self._find_queue(name)
-        return missing if queue is None else self._read(lambda txn: work(txn, queue))
+        return missing if queue is None else self._read(lambda reads: work(reads, queue))
 
     def get(self, queue: str, message_id: str) -> StoredMessage | None:
-        return self._read_queue(queue, lambda txn, q: reads.get(txn, self.ids, q, queue, message_id), None)
+        def look(reads: Reads, number: int) -> StoredMessage | None:
+            row = reads.in_queue(number, message_id)
+            return None if row is None else reads.message(row)
 
-    def _counts(self, queue: str) -> list[int] | None:
-        return self._read_queue(queue, lambda txn, q: reads.counts(txn, reads.queue_row(txn, q), self._clock()), None)
+        return self._read_queue(queue, look, None)
 
     def qsize(self, queue: str) -> int:
-        counts = self._counts(queue)
-        return 0 if counts is None else counts[READY]
+        return self._read_queue(queue, lambda reads, number: reads.counts(number)[READY], 0)
 
     def load(self, queue: str) -> int:
-        counts = self._counts(queue)
-        return 0 if counts is None else counts[READY] + counts[BLOCKED]
+        return self._read_queue(queue, Reads.load, 0)
 
     def stats(self, queue: str) -> QueueStats:
-        return self._read_queue(queue, lambda txn, q: reads.stats(txn, q, self._clock()), QueueStats())
+        return self._read_queue(queue, Reads.stats, QueueStats())
 
     def _scan(
         self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
     ) -> list[StoredMessage]:
-        return self._read_queue(
-            queue, lambda txn, q: reads.scan(txn, self.ids, q, queue, state, after, last, limit), []
-        )
+        return self._read_queue(queue, lambda reads, number: reads.scan(number, state, after, last, limit), [])
 
     def _splits(self, queue: str, parts: int) -> list[str]:
-        return self._read_queue(queue, lambda txn, q: reads.splits(txn, self.ids, q, parts), [])
+        return self._read_queue(queue, lambda reads, number: reads.splits(number, parts), [])
 
     def queues(self) -> list[str]:
-        return self._read(lambda txn: reads.queues(txn, self.namespace_id))
+        return self._read(Reads.queues)
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
-        return self._read(lambda txn: reads.runs(txn, self.namespace_id, after, limit))
+        return self._read(lambda reads: reads.runs_behind(after, limit))
 
     def run(self, run_id: str) -> RunStats | None:
-        return self._read(lambda txn: reads.run(txn, self.namespace_id, run_id))
+        return self._read(lambda reads: reads.run(run_id))
 
     def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
-        return self._read(lambda txn: reads.run_messages(txn, self.ids, self.namespace_id, run_id, after, limit))
+        return self._read(lambda reads: reads.run_messages(run_id, after, limit))
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
-        return self._read_queue(queue, lambda txn, q: reads.upstream(txn, self.ids, q, message_id), [])
+        return self._read_queue(queue, lambda reads, number: reads.upstream_of(number, message_id), [])
 
     def record(self, kind: str, key: str) -> Record | None:
-        return self._read(lambda txn: reads.record(txn, self.namespace_id, kind, key))
+        return self._read(lambda reads: reads.record(kind, key))
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
-        return self._read(lambda txn: reads.records(txn, self.namespace_id, kind, after, limit))
+        return self._read(lambda reads: list(islice(reads.records(kind, after), limit)))
 
     def subscriptions(self, topic: str) -> Subscriptions:
-        return self._read_queue(topic, reads.subscriptions, Subscriptions(0, ()))
+        return self._read_queue(topic, Reads.subscriptions, Subscriptions(0, ()))
 
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
         if worker is None:
-            return self._read_queue(queue, lambda txn, q: reads.queue_row(txn, q).paused, False)
-        return self._read_queue(queue, lambda txn, q: reads.is_paused(txn, q, worker), False)
+            return self._read_queue(queue, lambda reads, number: reads.queue_row(number).paused, False)
+        return self._read_queue(queue, lambda reads, number: bool(reads.worker_row(number, worker).paused), False)
 
     def _prunable(self, queue: int, state: int, until: float) -> int:
-        return self._read(lambda txn: sum(1 for _ in reads.ended_by(txn, queue, state, until)))
+        return self._read(lambda reads: sum(1 for _ in reads.ended_by(queue, state, until)))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a verified copy; it appears under `path`, a new directory, whole or not at all."""
@@ -283,7 +253,7 @@ class LMDBQueueStore(EngineStore):
         backup.backup(self._environment, os.fspath(path))
 
     def check(self) -> CheckReport:
-        return self._read(check.check)
+        return self._read(lambda reads: check.check(reads.txn))
 
     # operations
 
@@ -293,19 +263,22 @@ class LMDBQueueStore(EngineStore):
     # the journal
 
     def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
-        self._change(lambda rows: journal.set_kept(rows.txn, rows.namespace, enabled, keep_seconds, keep_events))
+        def work(rows: LMDBRows) -> None:
+            journal.Switch(enabled, journal.Switch.read(rows).last, keep_seconds, keep_events).write(rows)
+
+        self._change(work)
 
     def journal_enabled(self) -> bool:
-        return self._read(lambda txn: journal.Switch.read(txn, self.namespace_id).enabled)
+        return self._read(journal.Switch.read).enabled
 
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
-        return self._read(lambda txn: journal.events(txn, self.ids, self.namespace_id, after, limit, queue))
+        return self._read(lambda reads: journal.events(reads, after, limit, queue))
 
     def journal_span(self) -> tuple[int, int]:
-        return self._read(lambda txn: journal.span(txn, self.namespace_id))
+        return self._read(journal.span)
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        return self._change(lambda rows: journal.prune(rows.txn, rows.namespace, rows.now - older_than, through))
+        return self._change(lambda rows: journal.prune(rows, rows.now - older_than, through))
 
     # wake
 
@@ -325,6 +298,6 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             self._environment.wake.stir()  # whoever waits on this store finds it closed
 
-    def _after_fork_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """The mint's lock may be held by a thread that does not exist here."""
         self.ids = Mint(self._secret)

@@ -60,6 +60,8 @@ class MongoRows:
     looks at the switch.
     """
 
+    guards_dedupe_keys = False
+
     def __init__(self, store: MongoDBQueueStore, session: Any) -> None:
         self.store = store
         self.ids = store.ids

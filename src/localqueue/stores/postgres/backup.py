@@ -14,7 +14,7 @@ from localqueue.stores.archive import (
     ArchivedRun,
 )
 from localqueue.stores.port import Record, Subscriptions
-from localqueue.stores.postgres.journal import journal_event
+from localqueue.stores.postgres.journal import events_of, journal_event
 from localqueue.stores.postgres.reads import record_of, stored_message
 from localqueue.stores.stats import KnownWorker
 
@@ -108,5 +108,5 @@ class _Reading:
         return ArchivedJournal(*rows[0]) if rows else None
 
     def _events(self) -> Iterator[JournalEvent]:
-        for row in self._paged(self._store.sql.JOURNAL_EVENTS, (0,), 1):
+        for row in self._paged(events_of(self._store.sql, "e.namespace"), (0,), 1):
             yield journal_event(self._ids, row)

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from localqueue.errors import QueueStoreClosedError, QueueStoreLockedError
+from localqueue.errors import QueueStoreLockedError
+from localqueue.stores import refusals
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.postgres import errors, libpq
-from localqueue.stores.postgres.libpq import Link, answer
 from localqueue.stores.postgres.schema import Statements
 
 T = TypeVar("T")
@@ -112,11 +111,11 @@ class Pool:
         self._timeout = timeout
         self.lock = threading.Lock()
         self._free = threading.BoundedSemaphore(size)
-        self._idle: list[Link] = []
+        self._idle: list[Any] = []
         self._all: set[Any] = set()
         self.closed = False
 
-    def take(self) -> Link:
+    def take(self) -> Any:
         """A connection that lives, for the caller alone until it is given back."""
         self.require_open()
         if not self._free.acquire(timeout=self._timeout):
@@ -127,53 +126,52 @@ class Pool:
         try:
             while True:
                 try:
-                    link = self._idle.pop()
+                    one = self._idle.pop()
                 except IndexError:
                     return self._new()
-                if not link.poll.poll(0) and (time.monotonic() - link.idle_since < _DOUBTFUL or _answers(link)):
-                    return link
-                self._forget(link.connection)
+                if not one.incoming.poll(0) and (time.monotonic() - one.idle_since < _DOUBTFUL or _answers(one)):
+                    return one
+                self._forget(one)
         except BaseException:
             self._free.release()
             raise
 
     def require_open(self) -> None:
         if self.closed:
-            raise QueueStoreClosedError(f"the store at {self._url!r} is closed", path=self._url)
+            raise refusals.closed(self._url)
 
-    def give(self, link: Link, *, broken: bool = False) -> None:
-        if broken or self.closed or link.connection.closed:
-            self._forget(link.connection)
+    def give(self, connection: Any, *, broken: bool = False) -> None:
+        if broken or self.closed or connection.closed:
+            self._forget(connection)
         else:
-            link.idle_since = time.monotonic()
-            self._idle.append(link)
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
             self._close_idle_if_closed()
         self._free.release()
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """A connection for a block. After an error it is thrown away unless the server has said what was wrong."""
-        link = self.take()
-        broken = True
+        connection = self.take()
+        broken = False
         try:
-            yield link.connection
-            broken = False
-        except errors.load().Error as error:
-            broken = not errors.sqlstate(error) or errors.is_lost(error)
-            raise
-        except Exception:
-            broken = False
+            yield connection
+        except BaseException as error:
+            broken = errors.is_broken(error)
             raise
         finally:
-            if not broken and link.pgconn.transaction_status != _IDLE:
-                broken = not _rolled_back(link.connection)
-            self.give(link, broken=broken)
+            if not broken and connection.pgconn.transaction_status != _IDLE:
+                broken = not _rolled_back(connection)
+            self.give(connection, broken=broken)
 
-    def _new(self) -> Link:
-        link = Link(self._connect())
+    def _new(self) -> Any:
+        try:
+            connection = self._connect()
+        except errors.load().Error as error:
+            raise errors.translate(error, self._url) from error
         with self.lock:
-            self._all.add(link.connection)
-        return link
+            self._all.add(connection)
+        return connection
 
     def _forget(self, connection: Any) -> None:
         with self.lock:
@@ -184,7 +182,7 @@ class Pool:
     def _close_idle_if_closed(self) -> None:
         while self.closed:
             try:
-                self._forget(self._idle.pop().connection)
+                self._forget(self._idle.pop())
             except IndexError:
                 return
 
@@ -205,23 +203,15 @@ class Pool:
             os.close(nowhere)
 
 
-def _answers(link: Link) -> bool:
+def _answers(connection: Any) -> bool:
     with suppress(Exception):
-        return bool(link.connection.answers_within(_ANSWER))
+        return bool(connection.answers_within(_ANSWER))
     return False
-
-
-def roll_back(connection: Any) -> None:
-    """Undo the open transaction. Not through the driver, which would throw away all prepared statements with it."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    connection.pgconn.send_query(b"ROLLBACK")
-    answer(connection, poll)
 
 
 def _rolled_back(connection: Any) -> bool:
     with suppress(Exception):
-        roll_back(connection)
+        connection.undo()
         return bool(connection.pgconn.transaction_status == _IDLE)
     return False
 
@@ -241,7 +231,7 @@ class Calls(EngineStore):
     def _now_in(self, execute: Callable[..., Any]) -> float:
         return float(execute(_NOW).fetchone()[0]) if self._clock is None else self._clock()
 
-    def _on_a_link(self, work: Callable[[Link], T], *, again: bool = False) -> T:
+    def _at_once(self, work: Callable[[Any, Sequence[Any]], T], values: Sequence[Any], *, again: bool = False) -> T:
         """Run a transaction that is one round trip, and again when others had it rolled back.
 
         With `again` it may be run twice, so a lost connection is replaced without telling anybody.
@@ -249,67 +239,54 @@ class Calls(EngineStore):
         pool = self._pool
         began = 0.0
         while True:
-            link = pool.take()
+            connection = pool.take()
             try:
-                result = work(link)
+                result = work(connection, values)
             except BaseException as error:
-                ours = isinstance(error, self._driver_error)
-                lost = ours and (not errors.sqlstate(error) or errors.is_lost(error))
-                pool.give(link, broken=lost or not isinstance(error, Exception))
-                if not ours:
+                broken = errors.is_broken(error)
+                pool.give(connection, broken=broken)
+                if not isinstance(error, self._driver_error):
                     raise
                 began = began or time.monotonic()
-                if lost and again:
+                if broken and again:
                     again = False
                 elif errors.is_retryable(error) and time.monotonic() - began < self._timeout:
                     time.sleep(random.uniform(0, _PAUSE))
                 else:
-                    raise
+                    raise errors.translate(error, self._url) from error
             else:
-                pool.give(link)
+                pool.give(connection)
                 return result
 
-    def _statement(self, statement: str, parameters: Sequence[Any], *, again: bool = False) -> Any:
+    def _do(self, statement: str, values: Sequence[Any], *, again: bool = False) -> Any:
         """Run one statement as a transaction of its own; its cursor, with the result already here."""
-        return self._on_a_link(lambda link: link.connection.execute(statement, parameters, binary=True), again=again)
+        return self._at_once(lambda one, values: one.execute(statement, values, binary=True), values, again=again)
 
-    def _one(self, statement: str, parameters: Sequence[Any]) -> tuple[Any, ...] | None:
+    def _one(self, statement: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The only row of a read, or None."""
-        rows = self._all(statement, parameters)
+        rows = self._all(statement, values)
         return rows[0] if rows else None
 
-    def _all(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _all(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The rows of a read."""
-        try:
-            rows: list[tuple[Any, ...]] = self._statement(statement, parameters, again=True).fetchall()
-            return rows
-        except self._driver_error as error:
-            raise errors.translate(error, self._url) from error
+        rows: list[tuple[Any, ...]] = self._do(statement, values, again=True).fetchall()
+        return rows
 
-    def _do(self, statement: str, parameters: Sequence[Any], *, again: bool = False) -> Any:
-        """The cursor of a write that is one statement."""
-        try:
-            return self._statement(statement, parameters, again=again)
-        except self._driver_error as error:
-            raise errors.translate(error, self._url) from error
-
-    def _snapshot(self, work: Callable[[Callable[..., Any]], T]) -> T:
+    def _snapshot(self, work: Callable[[Callable[..., Any]], T], *, again: bool = True) -> T:
         """A read of several statements that all see the same moment."""
-        for attempt in (1, 2):
-            try:
-                with self._pool.connection() as connection:
-                    # It locks nothing, and what is done with one page may take longer than a transaction may idle.
-                    connection.execute(
-                        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-                        "SET LOCAL idle_in_transaction_session_timeout = 0"
-                    )
-                    result = work(lambda statement, values=(): connection.execute(statement, values, binary=True))
-                    connection.execute("COMMIT")
-                    return result
-            except self._driver_error as error:
-                if attempt == 2 or not errors.is_lost(error):
-                    raise errors.translate(error, self._url) from error
-        raise AssertionError("unreachable")
+        try:
+            with self._pool.connection() as connection:
+                # It locks nothing, and what is done with one page may take longer than a transaction may idle.
+                connection.execute(
+                    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0"
+                )
+                result = work(lambda statement, values=(): connection.execute(statement, values, binary=True))
+                connection.execute("COMMIT")
+                return result
+        except self._driver_error as error:
+            if again and errors.is_lost(error):
+                return self._snapshot(work, again=False)
+            raise errors.translate(error, self._url) from error
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Run a transaction, and again when others had it rolled back, as long as `timeout` allows."""

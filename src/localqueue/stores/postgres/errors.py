@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from localqueue.errors import (
+    IdTaken,
     QueueStoreError,
     QueueStoreFullError,
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
     QueueStoreUnavailableError,
 )
+from localqueue.stores import refusals
 
 #: Raised by our own functions when there is more to do than they do.
 _MORE_TO_DO = "LQ001"
@@ -26,15 +29,13 @@ _IDLE_TOO_LONG = "25P03"
 _STATEMENT_GONE = {"26000", "42P05"}  # a prepared statement is not there, or is there already
 
 
+class MoreToDo(Exception):
+    """One of our functions left something to the long way, and did nothing."""
+
+
+@cache
 def load() -> Any:
-    """The driver, or a `RuntimeError` that says how to install it."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise RuntimeError(
-            'PostgreSQL support requires the optional dependency; install with `pip install "localqueue[postgres]"`'
-        ) from error
-    return psycopg
+    return refusals.load_driver("PostgreSQL", "postgres", "psycopg")
 
 
 def sqlstate(error: BaseException) -> str:
@@ -46,12 +47,18 @@ def is_retryable(error: BaseException) -> bool:
     return sqlstate(error) in _TRY_AGAIN
 
 
-def is_more_to_do(error: BaseException) -> bool:
-    """Whether one of our functions left something to the long way."""
-    return sqlstate(error) == _MORE_TO_DO
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection it came over is of no use any more: the server has not said what was wrong."""
+    if isinstance(error, load().Error):
+        return not sqlstate(error) or is_lost(error)
+    return not isinstance(error, Exception)
 
 
-def constraint_of(error: BaseException) -> str:
+def is_dedupe_key_taken(error: BaseException) -> bool:
+    return _constraint_of(error) == "lq_messages_dedupe"
+
+
+def _constraint_of(error: BaseException) -> str:
     """The constraint or unique index that was violated."""
     return getattr(getattr(error, "diag", None), "constraint_name", None) or ""
 
@@ -89,6 +96,10 @@ def translate(error: BaseException, url: str) -> Exception:
     """A driver's error as one that says what happened and the way out."""
     state, where = sqlstate(error), f"PostgreSQL queue store at {url!r}"
     said = " ".join(str(error).split())
+    if state == _MORE_TO_DO:
+        return MoreToDo(said)
+    if _constraint_of(error) in ("lq_messages_pkey", "lq_attempts_pkey"):
+        return IdTaken("a message id of this commit is in use")
     if state in _NO_ROOM:
         return QueueStoreFullError(f"{where} has no room: nothing was changed; free some space ({said})", path=url)
     if state in _READ_ONLY:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from localqueue.errors import QueueStoreUnavailableError
-from localqueue.stores import rules
+from localqueue.errors import IdTaken, QueueStoreUnavailableError
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.row import CODE, READY
 from localqueue.stores.engine.unit import Unit
@@ -43,7 +43,7 @@ from localqueue.stores.postgres.libpq import (
 )
 from localqueue.stores.postgres.notify import queue_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload, raw_payloads
-from localqueue.stores.postgres.rows import claim_values, id_taken, rows_of
+from localqueue.stores.postgres.rows import claim_values, rows_of
 from localqueue.stores.postgres.writer import Writer
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
@@ -87,34 +87,13 @@ def is_step(changes: Changes) -> bool:
     )
 
 
-def own_key(store: Writer, message_id: str) -> int:
-    key = store.ids.key_of(message_id)
-    if key is None:
-        raise ValueError(f"{message_id!r} is not an id of this namespace; ids of new messages come from mint()")
-    return key
-
-
-def plain_values(store: Writer, queue_ids: dict[str, int], messages: Sequence[NewMessage]) -> tuple[list[Any], ...]:
-    """The columns of `put_plain.sql`, from the second parameter on."""
-    payloads = [raw_payload(m.payload) for m in messages]
-    return (
-        [own_key(store, m.id) for m in messages],
-        [queue_ids[m.queue] for m in messages],
-        [landing(m) for m in messages],
-        [m.priority for m in messages],
-        [float(m.delay) for m in messages],
-        [payload for payload, _ in payloads],
-        [is_text for _, is_text in payloads],
-        [m.codec for m in messages],
-        [raw_or_none(m.headers) for m in messages],
-        [None if m.ttl is None else float(m.ttl) for m in messages],
-    )
+#: The types of the columns of `put_plain.sql`, from the second parameter on.
+_PLAIN = ("int8", "int4", "int2", "int8", "float8", "bytea", "bool", "text", "bytea", "float8")
 
 
 class FastPaths(Writer):
     def _prepare_fast_paths(self, *, pooled: bool) -> None:
         self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
-        self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
         self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
         self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
         self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
@@ -126,23 +105,44 @@ class FastPaths(Writer):
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         if self.read_only:
             self._require_writable()
-        row = self.queue_ids.get(queue) or self._queue_id(queue)
-        data, is_text = raw_payload(payload)
-        mark = queue_token(queue)
         while True:
             key = self.ids.reserve()
-            values = (
-                float8_or_none(self._given_now()), int8(key), int4(row), data, TRUE if is_text else FALSE,
-                raw_or_none(codec), self._said, mark.encode(),
-            )  # fmt: skip
             try:
-                result = self._on_a_link(lambda link: self._put_one.run(link, values))  # noqa: B023
-                break
-            except self._driver_error as error:
-                if not id_taken(error):  # another process minted the same key
-                    raise errors.translate(error, self._url) from error
+                return self.ids.id_of(key), self._put_row(key, queue, payload, codec)
+            except IdTaken:  # another process minted the same key
+                continue
+
+    def _put_row(
+        self,
+        key: int,
+        queue: str,
+        payload: Payload,
+        codec: str | None,
+        state: int = READY,
+        priority: int = 0,
+        delay: float = 0.0,
+        headers: str | None = None,
+        ttl: float | None = None,
+    ) -> float:
+        """Put a plain message; the time at which it was."""
+        mark = queue_token(queue)
+        data, is_text = raw_payload(payload)
+        values = (
+            float8_or_none(self._given_now()), int8(key), int4(self.queue_ids.get(queue) or self._queue_id(queue)),
+            int2(state), int8(priority), float8(delay), data, TRUE if is_text else FALSE, raw_or_none(codec),
+            raw_or_none(headers), float8_or_none(ttl), self._said, mark.encode(),
+        )  # fmt: skip
+        result = self._at_once(self._put_one.run, values)
         self._wake.touched((mark,))
-        return self.ids.id_of(key), as_float8(result.get_value(0, 0))[0]
+        return float(as_float8(result.get_value(0, 0))[0])
+
+    def _put_rows(self, queues: set[str], *columns: Sequence[Any]) -> float:
+        """Put some plain messages, given by the columns of `put_plain.sql`; the time at which they were."""
+        tokens = set(map(queue_token, queues))
+        values = (self._given_now(), *map(array, _PLAIN, columns), self.channel, said(tokens))
+        at = float(self._do(self.sql.PUT_PLAIN, values).fetchone()[0])
+        self._wake.touched(tokens)
+        return at
 
     def _put_batch(
         self,
@@ -152,27 +152,46 @@ class FastPaths(Writer):
         codec: str | None,
         records: Sequence[RecordWrite],
     ) -> float:
-        row, mark = self._queue_id(queue), queue_token(queue)
+        row, count = self._queue_id(queue), len(keys)
         bodies, are_text = raw_payloads(payloads)
-        if len(payloads) < COPY_FROM and not records:
-            values = (self._given_now(), row, codec, list(keys), bodies, are_text)
-            at = self._insert(self.sql.PUT_BATCH, (*values, self.channel, mark))
-            self._wake.touched((mark,))
-            return at
+        if count < COPY_FROM and not records:
+            nothing = [None] * count
+            return self._put_rows(
+                {queue}, keys, [row] * count, [READY] * count, [0] * count, [0.0] * count, bodies, are_text,
+                [codec] * count, nothing, nothing,
+            )  # fmt: skip
 
         def work(unit: Unit) -> float:
             rows = rows_of(unit)
-            rows.named.add(mark)
+            rows.named.add(queue_token(queue))
             if records:
                 rows.write_records(records, unit.now)
-            if not keys:
-                return unit.now
-            same = {"queue": row, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
-            columns = {name: [value] * len(keys) for name, value in same.items()}
-            rows.copy(columns | {"key": keys, "payload": bodies, "is_text": are_text})
+            if keys:
+                same = {"queue": row, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
+                columns = {name: [value] * count for name, value in same.items()}
+                rows.copy(columns | {"key": keys, "payload": bodies, "is_text": are_text})
             return unit.now
 
         return self._write(work)
+
+    def _put(self, messages: Sequence[NewMessage]) -> Committed:
+        keys = [key for key in self.ids.keys_of([one.id for one in messages]) if key is not None]
+        if len(keys) < len(messages):
+            raise refusals.not_minted(next(one.id for one in messages if self.ids.key_of(one.id) is None))
+        states = list(map(landing, messages))
+        if len(messages) == 1:
+            (one,) = messages
+            at = self._put_row(
+                keys[0], one.queue, one.payload, one.codec, states[0], one.priority, one.delay, one.headers, one.ttl
+            )
+        else:
+            _, names, payloads, codecs, delays, priorities, _, _, lives, headers, *_ = zip(*messages, strict=True)
+            queues = {name: self._queue_id(name) for name in set(names)}
+            at = self._put_rows(
+                set(names), keys, [queues[name] for name in names], states, priorities, delays,
+                *raw_payloads(payloads), codecs, list(map(raw_or_none, headers)), lives,
+            )  # fmt: skip
+        return Committed(enqueued=[Enqueued("stored", STATES[state], at) for state in states])
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         if self.read_only:
@@ -184,23 +203,20 @@ class FastPaths(Writer):
         now = self._given_now()
         values = int8(key), int4(row), int4(token), None if now is None else str(now).encode()
         try:
-            acked = self._ack_hot(values)
+            acked = self._ack_at_once(values)
         except QueueStoreUnavailableError:
             # It may have been done or not. If it was not, it is now; of a message that is gone nobody can say who
             # acked it, so that stays an error.
-            acked = self._ack_hot(values)
+            acked = self._ack_at_once(values)
             if not acked and self.get(queue, message_id) is None:
                 raise
         if acked:
             self._wake.touched((queue_token(queue),))
             return True
-        return self._apply(Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)).settled[0]
+        return self._settle_one(Settle(queue, message_id, "ack", token))
 
-    def _ack_hot(self, values: Sequence[bytes | None]) -> bool:
-        try:
-            return bool(self._on_a_link(lambda link: self._ack_one.run(link, values)).command_tuples)
-        except self._driver_error as error:
-            raise errors.translate(error, self._url) from error
+    def _ack_at_once(self, values: Sequence[bytes | None]) -> bool:
+        return bool(self._at_once(self._ack_one.run, values).command_tuples)
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         if self.read_only:
@@ -220,30 +236,23 @@ class FastPaths(Writer):
 
     def _claim_some(self, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
         """The rows of what was claimed; None when there is more to do first."""
-        try:
-            if self._claim is not None and _is_simple(request):
-                return self._claim_plain(self._claim, queue, request)
-            values = claim_values(self, queue, request, now=self._given_now(), consume=request.consume)
-            rows: list[tuple[Any, ...]] = self._statement(self.sql.CLAIM, values).fetchall()
-        except self._driver_error as error:
-            if errors.is_more_to_do(error):
-                return None
-            raise errors.translate(error, self._url) from error
+        if self._claim is not None and _is_simple(request):
+            return self._claim_plain(self._claim, queue, request)
+        values = claim_values(self, queue, request, now=self._given_now(), consume=request.consume)
+        rows: list[tuple[Any, ...]] = self._do(self.sql.CLAIM, values).fetchall()
         return None if rows and rows[0][0] is None else rows
 
     def _claim_plain(self, claim: Quick, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
-        now = self._given_now()
         values = (
-            float8_or_none(now), int4(queue), int4(request.limit), float8(request.timeout),
+            float8_or_none(self._given_now()), int4(queue), int4(request.limit), float8(request.timeout),
             raw_or_none(request.leased_by), int4_or_none(request.max_attempts), self._said,
             queue_token(request.queue).encode(),
         )  # fmt: skip
-        rows = self._on_a_link(lambda link: claim.rows(link, values))
+        rows = self._at_once(claim.rows, values)
         if len(rows) > 1:
             rows.sort(key=_place_in_line)
         elif not rows:
-            asked = values[0], values[1], values[4]
-            due = self._on_a_link(lambda link: self._is_due.run(link, asked), again=True)
+            due = self._at_once(self._is_due.run, (values[0], values[1], values[4]), again=True)
             return None if due.get_value(0, 0) == TRUE else []
         return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
 
@@ -255,46 +264,10 @@ class FastPaths(Writer):
             if done is not None:
                 return done
         elif is_put(changes) and (self._watched.seen is None or not any(map(_is_born_expired, changes.enqueue))):
-            return self._put(changes)
-        return self._apply(changes)
-
-    def _put(self, changes: Changes) -> Committed:
-        messages = changes.enqueue
-        if len(messages) == 1:
-            return self._put_with_options(messages[0])
-        if len(messages) >= COPY_FROM:
+            if len(changes.enqueue) < COPY_FROM:
+                return self._put(changes.enqueue)
             return self._apply(changes, locked=False)
-        tokens = {queue_token(message.queue) for message in messages}
-        queue_ids = {name: self._queue_id(name) for name in {message.queue for message in messages}}
-        values = plain_values(self, queue_ids, messages)
-        at = self._insert(self.sql.PUT_PLAIN, (self._given_now(), *values, self.channel, said(tokens)))
-        self._wake.touched(tokens)
-        return Committed(enqueued=[Enqueued("stored", STATES[landing(message)], at) for message in messages])
-
-    def _put_with_options(self, message: NewMessage) -> Committed:
-        mark = queue_token(message.queue)
-        payload, is_text = raw_payload(message.payload)
-        state = landing(message)
-        values = (
-            float8_or_none(self._given_now()), int8(own_key(self, message.id)),
-            int4(self.queue_ids.get(message.queue) or self._queue_id(message.queue)), int2(state),
-            int8(message.priority), float8(message.delay), payload, TRUE if is_text else FALSE,
-            raw_or_none(message.codec), raw_or_none(message.headers), float8_or_none(message.ttl), self._said,
-            mark.encode(),
-        )  # fmt: skip
-        try:
-            result = self._on_a_link(lambda link: self._put_more.run(link, values))
-        except self._driver_error as error:
-            raise id_taken(error) or errors.translate(error, self._url) from error
-        self._wake.touched((mark,))
-        return Committed(enqueued=[Enqueued("stored", STATES[state], as_float8(result.get_value(0, 0))[0])])
-
-    def _insert(self, statement: str, values: Sequence[Any]) -> float:
-        """Run a statement that inserts messages; the time at which it did."""
-        try:
-            return float(self._statement(statement, values).fetchone()[0])
-        except self._driver_error as error:
-            raise id_taken(error) or errors.translate(error, self._url) from error
+        return self._apply(changes)
 
     def _step(self, changes: Changes) -> Committed | None:
         """A worker's step in one statement; None when there is more to it."""
@@ -303,11 +276,9 @@ class FastPaths(Writer):
         if values is None:
             return None
         try:
-            rows = self._on_a_link(lambda link: self._take_step.rows(link, values))
-        except self._driver_error as error:
-            if errors.is_more_to_do(error):
-                return None
-            raise errors.translate(error, self._url) from error
+            rows = self._at_once(self._take_step.rows, values)
+        except errors.MoreToDo:
+            return None
         if rows and rows[0][0] is None:
             return None
         request = changes.lease

@@ -13,20 +13,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError, QueueStoreLockedError
-from localqueue.stores.engine.commit import apply
-from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.fast import is_put
 from localqueue.stores.postgres.libpq import Packed, packed_dumper
-from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
-from localqueue.stores.postgres.writer import queues_of
+from localqueue.stores.postgres.writer import work_of
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.store import PostgresQueueStore
 
 _IDLE, _IN_ERROR = 0, 3  # of libpq's states of a transaction
 _SETTINGS = "SELECT current_setting('lock_timeout'), current_setting('transaction_isolation')"
+_RESTORE = "SELECT set_config('lock_timeout', $1, true), set_config('localqueue.now', '', true)"
 
 
 def commit_within(store: PostgresQueueStore, connection: Any, changes: Changes) -> Committed:
@@ -71,21 +69,13 @@ class _Borrowed:
         cursor.adapters.register_dumper(Packed, packed_dumper())
         return cursor
 
+    @property
+    def closed(self) -> bool:
+        return bool(self._connection.closed)
+
     def pipeline(self) -> AbstractContextManager[None]:
         """None: an error in it would end the savepoint of a user's pipeline too."""
         return nullcontext()
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        self.execute("SAVEPOINT localqueue")
-        try:
-            yield
-        except BaseException:
-            if not self._connection.closed:
-                self.execute("ROLLBACK TO SAVEPOINT localqueue")
-                self.execute("RELEASE SAVEPOINT localqueue")
-            raise
-        self.execute("RELEASE SAVEPOINT localqueue")
 
 
 def _require_transaction(store: PostgresQueueStore, connection: Any) -> None:
@@ -112,32 +102,29 @@ def _require_same_database(store: PostgresQueueStore, borrowed: _Borrowed) -> No
 
 
 def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, lock_timeout: str) -> Committed:
-    made, others = queues_of(changes)
-    locked = [] if is_put(changes) else [*made, *others]
-    needed: set[int] = set()
-    while True:
-        held = needed | {row for name in locked if (row := store.queue_ids.get(name)) is not None}
+    @contextmanager
+    def savepoint(held: set[int]) -> Iterator[tuple[Any, float]]:
+        borrowed.execute("SAVEPOINT localqueue")
         try:
-            with borrowed.savepoint():
-                begin = (store._given_now(), sorted(held), store._lock_timeout)
-                (now,) = borrowed.execute(store.sql.BEGIN, begin, binary=True).fetchone()
-                rows = PostgresRows(store, borrowed, now, held if locked else None)
-                for name in made:
-                    rows.queue(name)
-                unit = Unit(rows, now)
-                committed = apply(unit, changes)
-                unit.finish()
-                rows.finish(rows.tokens(unit), commit=False)
-                restore = "SELECT set_config('lock_timeout', $1, true), set_config('localqueue.now', '', true)"
-                borrowed.execute(restore, (lock_timeout,))
-            return committed
-        except Anew as anew:
-            needed.update(anew.queues)
+            begin = (store._given_now(), sorted(held), store._lock_timeout)
+            (now,) = borrowed.execute(store.sql.BEGIN, begin, binary=True).fetchone()
+            yield borrowed, now
+            borrowed.execute(_RESTORE, (lock_timeout,))
+        except BaseException:
+            if not borrowed.closed:
+                borrowed.execute("ROLLBACK TO SAVEPOINT localqueue")
+                borrowed.execute("RELEASE SAVEPOINT localqueue")
+            raise
+        borrowed.execute("RELEASE SAVEPOINT localqueue")
+
+    queues, work = work_of(changes)
+    committed: Committed = store.decide(savepoint, work, queues, locked=not is_put(changes), commit=False).result
+    return committed
 
 
 def _translate(error: Exception, store: PostgresQueueStore) -> Exception:
     if not errors.is_retryable(error):
-        return id_taken(error) or errors.translate(error, store.url)
+        return errors.translate(error, store.url)
     return QueueStoreLockedError(
         f"the transaction on connection= and another one wait for each other at {store.url}; roll back and begin again",
         path=store.url,

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Batch, Insert
+from localqueue.stores.engine.port import Batch, Insert, KeyTaken
 from localqueue.stores.port import STATES
 from localqueue.stores.postgres.reads import raw_or_none, raw_payloads
 
@@ -43,9 +43,11 @@ def message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
 def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
     """The columns of a batch that are not what they are by default."""
     now, count = batch.now, len(batch.keys)
-    _, names, payloads, codecs, delays, priorities, dedupe, ordering, ttls, headers, *_ = zip(
+    _, names, payloads, codecs, delays, priorities, dedupe_keys, ordering_keys, lives, headers, *_ = zip(
         *batch.messages, strict=True
     )
+    if not _is_empty(dedupe_keys) and len({*dedupe_keys, None}) <= count - dedupe_keys.count(None):
+        raise KeyTaken  # perhaps only in another queue, which the ordinary way finds out
     data, are_text = raw_payloads(payloads)
     columns: dict[str, Sequence[Any]] = {
         "key": batch.keys,
@@ -53,16 +55,24 @@ def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
         "state": batch.states,
         "priority": priorities,
         "created_at": [now] * count,
-        "available_at": [now + delay for delay in delays],
+        "available_at": [now + delay for delay in delays] if any(delays) else [now] * count,
         "payload": data,
         "is_text": are_text,
         "codec": codecs,
-        "headers": list(map(raw_or_none, headers)),
-        "ordering_key": list(map(raw_or_none, ordering)),
-        "dedupe_key": list(map(raw_or_none, dedupe)),
+        "headers": _raw_texts(headers),
+        "ordering_key": _raw_texts(ordering_keys),
+        "dedupe_key": _raw_texts(dedupe_keys),
     }
-    if any(delays) or ttls.count(None) < count:
-        columns["expires_at"] = [None if ttl is None else now + ttl for ttl in ttls]
+    if any(delays) or not _is_empty(lives):
+        columns["expires_at"] = [None if life is None else now + life for life in lives]
         times = zip(batch.states, columns["available_at"], columns["expires_at"], strict=True)
         columns["due_at"] = [rules.due_at(STATES[s], available_at=a, expires_at=e) for s, a, e in times]
     return columns
+
+
+def _is_empty(column: Sequence[Any]) -> bool:
+    return column.count(None) == len(column)
+
+
+def _raw_texts(texts: Sequence[str | None]) -> Sequence[bytes | None]:
+    return [None] * len(texts) if _is_empty(texts) else [None if text is None else text.encode() for text in texts]

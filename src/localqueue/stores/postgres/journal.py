@@ -12,10 +12,16 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.postgres.fast import FastPaths
 from localqueue.stores.postgres.reads import text_or_none
 from localqueue.stores.postgres.rows import PostgresRows, rows_of
+from localqueue.stores.postgres.schema import Statements
 from localqueue.stores.rules import kept_options
 
 _SWITCH = "SELECT pg_advisory_xact_lock(1819373159, 0)"
 _TRIGGERS = "SELECT 1 FROM pg_trigger WHERE tgrelid = $1::regclass AND tgname = 'lq_journal_put'"
+
+
+def events_of(sql: Statements, where: str) -> str:
+    """The entries of a queue or a namespace ($1) behind one, in their order."""
+    return f"{sql.JOURNAL_EVENTS} WHERE {where} = $1::int AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint"
 
 
 def journal_event(ids: Mint, row: tuple[Any, ...]) -> JournalEvent:
@@ -60,9 +66,8 @@ class KeepsJournal(FastPaths):
         return row is not None and bool(row[0])
 
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
-        statement = self.sql.JOURNAL_EVENTS if queue is None else self.sql.JOURNAL_EVENTS_OF_QUEUE
-        rows = self._all(statement, (self.namespace_id if queue is None else queue, after, limit))
-        return [journal_event(self.ids, row) for row in rows]
+        where, of = ("e.namespace", self.namespace_id) if queue is None else ("e.queue", queue)
+        return [journal_event(self.ids, row) for row in self._all(events_of(self.sql, where), (of, after, limit))]
 
     def journal_span(self) -> tuple[int, int]:
         # The number of the last entry is written under a lock that is held until the commit: what it says is whole.

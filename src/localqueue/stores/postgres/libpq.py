@@ -31,7 +31,8 @@ _ASKING = 3.0
 _LONGEST = 1_000_000.0
 
 _BAD = 1  # libpq's state of a connection that is gone
-_EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}  # of the driver's Wait.R, W and RW
+_READ = 1
+_EVENTS = {_READ: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}  # of the driver's Wait.R, W, RW
 
 
 def patience_of(timeout: float) -> float:
@@ -41,24 +42,29 @@ def patience_of(timeout: float) -> float:
 
 @cache
 def connection_class() -> Any:
-    """The driver's connection, with a wait of ours in all that its cursors do."""
+    """The driver's connection, with a wait of ours in all that is done with it."""
     psycopg = errors.load()
+    from psycopg import generators
 
     class Connection(psycopg.Connection):  # type: ignore[misc, name-defined]
         patience = _LONGEST
         ask_at: str | None = None  # where to ask whether the server is still at work; nowhere behind a pooler
+        idle_since = 0.0
+
+        def __init__(self, pgconn: Any) -> None:
+            super().__init__(pgconn)
+            self.incoming = select.poll()
+            self.incoming.register(pgconn.socket, select.POLLIN)
+            self.prepared: set[bytes] = set()
+            self.loaders: dict[bytes, Any] = {}
 
         def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
-            poll, last, pgconn = select.poll(), None, self.pgconn
-            fileno = pgconn.socket
+            pgconn = self.pgconn
             try:
                 wanted = next(gen)
                 while True:
-                    if wanted != last:
-                        poll.register(fileno, _EVENTS[wanted])
-                        last = wanted
                     # A socket that libpq has closed is not looked at: the driver finds out when it reads.
-                    found = select.POLLIN if pgconn.status == _BAD else self.wait_until(poll)
+                    found = select.POLLIN if pgconn.status == _BAD else self._wait_for(wanted)
                     # An error or the other end's going away shows when it is read.
                     ready = (1 if found & ~select.POLLOUT else 0) | (2 if found & select.POLLOUT else 0)
                     wanted = gen.send(ready & wanted or wanted)
@@ -69,8 +75,12 @@ def connection_class() -> Any:
                     gen.close()
                 raise
 
-        def wait_until(self, poll: Any) -> int:
+        def _wait_for(self, wanted: int) -> int:
             """Until there is something on the socket; raises `OperationalError` when the server is silent."""
+            poll = self.incoming
+            if wanted != _READ:
+                poll = select.poll()
+                poll.register(self.pgconn.socket, _EVENTS[wanted])
             while True:
                 found = poll.poll(self.patience * 1000)
                 if found:
@@ -78,6 +88,11 @@ def connection_class() -> Any:
                 if not self._at_work():
                     self.cut()
                     raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
+
+        def answer(self) -> Any:
+            """The last result of what was sent with libpq itself."""
+            results = self.wait(generators.execute(self.pgconn))
+            return results[-1] if results else None
 
         def answers_within(self, seconds: float) -> bool:
             usual = self.patience, self.ask_at
@@ -87,6 +102,11 @@ def connection_class() -> Any:
             finally:
                 self.patience, self.ask_at = usual
             return True
+
+        def undo(self) -> None:
+            """Roll the open transaction back. Not by the driver's means, which throw away all prepared statements."""
+            self.pgconn.send_query(b"ROLLBACK")
+            self.answer()
 
         def _at_work(self) -> bool:
             if self.ask_at is None:
@@ -111,30 +131,6 @@ def connect(info: str, *, patience: float, ask_at: str | None = None, **options:
     connection.patience = patience
     connection.ask_at = ask_at
     return connection
-
-
-def answer(connection: Any, poll: Any) -> Any:
-    """The last result of what was sent with libpq itself; `poll` looks at what comes on the connection."""
-    pgconn = connection.pgconn
-    while pgconn.flush():
-        _wait_to_send(connection)
-    found = None
-    while True:
-        while pgconn.is_busy():
-            connection.wait_until(poll)
-            pgconn.consume_input()
-        result = pgconn.get_result()
-        if result is None:
-            return found
-        found = result
-
-
-def _wait_to_send(connection: Any) -> None:
-    """Until more of a large value can be sent; what the server says meanwhile is taken in."""
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN | select.POLLOUT)
-    if connection.wait_until(poll) & ~select.POLLOUT:
-        connection.pgconn.consume_input()
 
 
 int2 = struct.Struct(">h").pack
@@ -243,21 +239,6 @@ def packed_dumper() -> Any:
     return PackedDumper
 
 
-class Link:
-    """A connection, with what polls its socket and what it knows of the statements that run on it."""
-
-    __slots__ = ("connection", "idle_since", "loaders", "pgconn", "poll", "prepared")
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.pgconn = connection.pgconn
-        self.poll = select.poll()
-        self.poll.register(connection.fileno(), select.POLLIN)
-        self.prepared: set[bytes] = set()
-        self.loaders: dict[bytes, Any] = {}
-        self.idle_since = 0.0
-
-
 class Quick:
     """One statement, prepared on each connection on first use unless a pooler is in between."""
 
@@ -267,47 +248,47 @@ class Quick:
         self._pooled = pooled
         self._formats = [_BINARY] * 32
 
-    def run(self, link: Link, values: Sequence[bytes | None]) -> Any:
+    def run(self, connection: Any, values: Sequence[bytes | None]) -> Any:
         """Send the statement and wait for its result."""
         try:
-            return self._run(link, values)
+            return self._run(connection, values)
         except Exception as error:
             if errors.sqlstate(error) != _NOT_PREPARED:
                 raise
-            link.prepared.clear()  # the driver forgets all prepared statements after some commands
-            return self._run(link, values)
+            connection.prepared.clear()  # the driver forgets all prepared statements after some commands
+            return self._run(connection, values)
 
-    def _run(self, link: Link, values: Sequence[bytes | None]) -> Any:
-        pgconn, name = link.pgconn, self._name
+    def _run(self, connection: Any, values: Sequence[bytes | None]) -> Any:
+        pgconn, name = connection.pgconn, self._name
         formats = self._formats[: len(values)]
         if self._pooled:
             pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
         else:
-            if name not in link.prepared:
+            if name not in connection.prepared:
                 pgconn.send_prepare(name, self._statement)
-                _checked(link, answer(link.connection, link.poll))
-                link.prepared.add(name)
+                _checked(connection)
+                connection.prepared.add(name)
             pgconn.send_query_prepared(name, values, formats, _BINARY)
-        return _checked(link, answer(link.connection, link.poll))
+        return _checked(connection)
 
-    def rows(self, link: Link, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
+    def rows(self, connection: Any, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
         """The rows of the result, with the driver's own conversion."""
-        result = self.run(link, values)
-        loader = link.loaders.get(self._name)
-        if loader is None:
-            loader = link.loaders[self._name] = errors.load().adapt.Transformer(link.connection)
-            loader.set_pgresult(result)
-        else:
-            loader.set_pgresult(result, set_loaders=False)
+        result = self.run(connection, values)
+        loader = connection.loaders.get(self._name)
+        known = loader is not None
+        if not known:
+            loader = connection.loaders[self._name] = errors.load().adapt.Transformer(connection)
+        loader.set_pgresult(result, set_loaders=not known)
         rows: list[tuple[Any, ...]] = loader.load_rows(0, result.ntuples, tuple)
         loader.set_pgresult(None, set_loaders=False)
         return rows
 
 
-def _checked(link: Link, result: Any) -> Any:
+def _checked(connection: Any) -> Any:
+    result = connection.answer()
     if result is not None and result.status in (_TUPLES_OK, _COMMAND_OK):
         return result
-    psycopg = errors.load()
-    if result is None or link.pgconn.status == _BAD:
-        raise psycopg.OperationalError(link.pgconn.error_message.decode("utf-8", "replace") or "the connection is lost")
+    psycopg, pgconn = errors.load(), connection.pgconn
+    if result is None or pgconn.status == _BAD:
+        raise psycopg.OperationalError(pgconn.error_message.decode("utf-8", "replace") or "the connection is lost")
     raise psycopg.errors.error_from_result(result)

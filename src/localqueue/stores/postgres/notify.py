@@ -168,9 +168,9 @@ class Notifies(Reads):
         def check() -> tuple[bool, float]:
             known = {row: maxsize for name, maxsize in limits.items() if (row := self._find_queue(name)) is not None}
             self._want_to_know(list(known))
-            found = self._one(self.sql.ROOM, (self._given_now(), list(known), list(known.values())))
-            assert found is not None
-            return found[0], rules.NEVER if found[1] is None else found[1]
+            loads = [(maxsize, *self._load(row, up_to=maxsize)) for row, maxsize in known.items()]
+            expiries = [expiry for *_, expiry in loads if expiry is not None]
+            return all(load < maxsize for maxsize, load, _ in loads), min(expiries, default=rules.NEVER)
 
         return StoreWaiter(self._ear.open(), tuple(map(queue_token, limits)), check)
 

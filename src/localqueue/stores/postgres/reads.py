@@ -23,12 +23,12 @@ from localqueue.stores.port import (
     StoredMessage,
     Subscriptions,
 )
-from localqueue.stores.postgres import check
 from localqueue.stores.postgres.connection import Calls
 from localqueue.stores.stats import Held, KnownWorker, queue_stats
 
 _PAGES_OF_A_PART = 100  # by which the ends of a range are found
 _SAMPLE_OF_A_PART = 500  # messages: with fewer on those pages, all of the queue are looked at
+_ALL = 2**62  # more messages than there are
 Execute = Callable[..., Any]
 
 
@@ -146,18 +146,19 @@ class Reads(Calls):
         return None if found is None else stored_message(self.ids, found)
 
     def qsize(self, queue: str) -> int:
-        return self._count(queue, blocked=False)
+        row = self._find_queue(queue)
+        return 0 if row is None else self._load(row, blocked=False)[0]
 
     def load(self, queue: str) -> int:
-        return self._count(queue, blocked=True)
-
-    def _count(self, queue: str, *, blocked: bool) -> int:
         row = self._find_queue(queue)
-        if row is None:
-            return 0
-        found = self._one(self.sql.READY_COUNT, (row, self._given_now(), blocked))
+        return 0 if row is None else self._load(row)[0]
+
+    def _load(self, queue: int, *, blocked: bool = True, up_to: int | None = None) -> tuple[int, float | None]:
+        """How many messages are ready or blocked. With `up_to` no more are counted, and when the next expires."""
+        limited = up_to is not None
+        found = self._one(self.sql.LOAD, (queue, self._given_now(), blocked, up_to if limited else _ALL, limited))
         assert found is not None
-        return int(found[0])
+        return found[0], found[1]
 
     def stats(self, queue: str) -> QueueStats:
         row = self._find_queue(queue)
@@ -271,4 +272,6 @@ class Reads(Calls):
         return found is not None and found[0] is not None
 
     def check(self) -> CheckReport:
-        return check.check(self)
+        """What must be true of the rows of a namespace, whatever happened to them."""
+        found = self._all(self.sql.CHECK, (self.namespace_id,))
+        return CheckReport(tuple(f"{problem}: {example}" for problem, example in found))

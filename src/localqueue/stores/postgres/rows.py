@@ -14,15 +14,13 @@ from contextlib import AbstractContextManager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
-from localqueue.stores import rules
+from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import Row, to_json
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
-from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.notify import queue_token, run_token, said
@@ -30,8 +28,6 @@ from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, 
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.writer import Writer
-
-_FIELDS = 22  # of a row
 
 # The types of the columns of statements that take many rows.
 _UPDATES = (
@@ -85,8 +81,12 @@ class PostgresRows:
     """
 
     journalled = False  # triggers write the journal
+    guards_dedupe_keys = False
 
-    def __init__(self, store: Writer, connection: Any, now: float, held: set[int] | None) -> None:
+    def __init__(
+        self, store: Writer, connection: Any, now: float, held: set[int] | None, *, guarded: bool = True
+    ) -> None:
+        self.guards_dedupe_keys = guarded  # by an index: a key that is taken ends the transaction
         self.store = store
         self.sql = store.sql
         self.new_queues: dict[str, int] = {}
@@ -227,11 +227,11 @@ class PostgresRows:
         held = self._held
         assert held is not None
         behind = list(wanted.behind)
-        digests: list[bytes] = []
-        holders, heads = _by_queue(wanted.holders, digests), _by_queue(wanted.heads, digests)
+        indexed: list[bytes] = []
+        holders, heads = _by_queue(wanted.holders, indexed), _by_queue(wanted.heads, indexed)
         values = (
             array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
-            array("int8", list(wanted.dependents)), *holders, array("bytea", digests), *heads,
+            array("int8", list(wanted.dependents)), *holders, array("bytea", indexed), *heads,
             array("int4", list(held)), self._now,
         )  # fmt: skip
         rows: list[Row] = []
@@ -254,26 +254,28 @@ class PostgresRows:
         statement = self.sql.here(f"{self.sql.ROW} WHERE {where} ORDER BY m.key FOR UPDATE")
         return [row_of(found) for found in self.ask_for(statement, values)]
 
-    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+    def _some(self, keys: str, *values: Any, still: str | None = None) -> list[Row]:
+        """Rows whose keys a statement finds, in its order. With `still` it is asked again when somebody was faster, and
+        one of them is gone or is not that any more."""
+        where = "m.key = ANY ($1::bigint[])" + (f" AND {still}" if still else "")
         while True:
-            found = self.ask_for(self.sql.DUE, (queue, now, limit))
-            if len(found) == limit or not found or found[0][-1] < limit:  # else some have been moved on meanwhile
-                rows = [row_of(one[:_FIELDS]) for one in found]
-                return sorted(rows, key=lambda row: (row.due_at or 0.0, row.key))
+            order = [row[0] for row in self.ask_for(self.sql.here(keys), values)]
+            found = {row.key: row for row in self._rows(where, array("int8", order))} if order else {}
+            if still is None or len(found) == len(order):
+                return [found[key] for key in order if key in found]
+
+    def due(self, queue: int, now: float, limit: int) -> list[Row]:
+        due = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND due_at <= $2 ORDER BY due_at, key LIMIT $3"
+        return self._some(due, queue, now, limit, still="m.due_at IS NOT NULL")
 
     def oldest(self, queue: int, limit: int) -> list[Row]:
-        while True:
-            keys = [key for key, _ in self.ask_for(self.sql.OLDEST, (queue, limit))]
-            rows = self._rows("m.key = ANY ($1::bigint[]) AND m.state = 0", array("int8", keys)) if keys else []
-            if len(rows) == len(keys):  # else some have been leased meanwhile
-                return sorted(rows, key=lambda row: (row.available_at, row.key))
+        return self._some(self.sql.OLDEST, queue, limit, still="m.state = 0")
 
     def oldest_blocked(self, queue: int) -> Row | None:
-        rows = [row_of(found) for found in self.ask_for(f"{self.sql.ROW} {self.sql.OLDEST_BLOCKED}", (queue,))]
-        return rows[0] if rows else None
+        return next(iter(self._some(self.sql.OLDEST_BLOCKED, queue)), None)
 
     def load(self, queue: int, now: float, up_to: int) -> int:
-        return int(self.ask_for(self.sql.LOAD_UP_TO, (queue, now, up_to))[0][0])
+        return int(self.ask_for(self.sql.LOAD, (queue, now, True, up_to, False))[0][0])
 
     def upstreams(self, dependents: Iterable[int]) -> list[tuple[int, int]]:
         wanted = list(dependents)
@@ -306,12 +308,6 @@ class PostgresRows:
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         some = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND key > $2 ORDER BY key LIMIT $3"
         return self._some(some, queue, behind, limit)
-
-    def _some(self, keys: str, *values: Any) -> list[Row]:
-        """Rows whose keys a statement finds, in its order."""
-        order = [key for (key,) in self.ask_for(self.sql.here(keys), values)]
-        found = {row.key: row for row in self._rows("m.key = ANY ($1::bigint[])", order)}
-        return [found[key] for key in order if key in found]
 
     # runs
 
@@ -436,10 +432,7 @@ class PostgresRows:
         for write, (as_expected,) in zip(writes, done, strict=True):
             if not as_expected:
                 found = self.ask_for(self.sql.RECORD, (self.store.namespace_id, raw(write.kind), raw(write.key)))
-                raise RecordConflict(
-                    f"record {write.key!r} of kind {write.kind!r} is in version {found[0][3] if found else 0}, not "
-                    f"{write.expect}; nothing was changed"
-                )
+                raise refusals.record_conflict(write, found[0][3] if found else 0)
         return versions
 
     def timers_settled(self, queue: int) -> None:
@@ -491,16 +484,17 @@ def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
 
 
-def _by_queue(keys: Iterable[Key], digests: list[bytes]) -> list[Packed]:
-    """Queues, and where in the list, counted from 1, the digests of their keys begin and end."""
-    names: dict[int, list[str]] = {}
+def _by_queue(keys: Iterable[Key], indexed: list[bytes]) -> list[Packed]:
+    """Queues, and where in the list, counted from 1, their keys begin and end; there they are as the indexes have them
+    (`lq_key`)."""
+    names: dict[int, list[bytes]] = {}
     for queue, name in keys:
-        names.setdefault(queue, []).append(name)
+        names.setdefault(queue, []).append(name.encode())
     places = []
     for queue, named in names.items():
-        first = len(digests) + 1
-        digests += [sha256(name.encode()).digest() for name in named]
-        places.append((queue, first, len(digests)))
+        first = len(indexed) + 1
+        indexed += [name if len(name) <= 200 else name[:200] + sha256(name).digest() for name in named]
+        places.append((queue, first, len(indexed)))
     return _columns(("int4", "int4", "int4"), places) if places else [array("int4", [])] * 3
 
 
@@ -511,10 +505,3 @@ def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Packed
 def rows_of(unit: Unit) -> PostgresRows:
     assert isinstance(unit.rows, PostgresRows)
     return unit.rows
-
-
-def id_taken(error: BaseException) -> IdTaken | None:
-    """What a collision of keys is to the caller."""
-    if errors.constraint_of(error) in ("lq_messages_pkey", "lq_attempts_pkey"):
-        return IdTaken("a message id of this commit is in use")
-    return None

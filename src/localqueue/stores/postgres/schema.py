@@ -20,11 +20,13 @@ from localqueue.errors import (
     QueueStoreVersionError,
 )
 from localqueue.ids import new_secret
+from localqueue.stores import refusals
 from localqueue.stores.postgres import errors
 
 _FOLDER = Path(__file__).parent / "sql"
 DEFAULT_SCHEMA = "localqueue"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
+_INCLUDED = re.compile(r"^\\i (\S+)$", re.MULTILINE)
 
 
 def require_schema(name: str) -> str:
@@ -111,9 +113,15 @@ def _one_up(connection: Any, schema: str, target: int) -> None:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{require_schema(schema)}"')
             connection.execute(load_statement("make_migrations", schema))
         file = migration_files()[current]
-        _run(connection, in_schema(file.read_text(encoding="utf-8"), schema))
+        _run(connection, _script(file, schema))
         note = in_schema("INSERT INTO localqueue.lq_migrations (version, name) VALUES ($1, $2)", schema)
         connection.execute(note, (current + 1, file.name.removesuffix(".up.sql")))
+
+
+def _script(file: Path, schema: str) -> str:
+    """The statements of a migration, with those of the files that it names by `\\i`, as psql does."""
+    text = file.read_text(encoding="utf-8")
+    return in_schema(_INCLUDED.sub(lambda named: file.with_name(named[1]).read_text(encoding="utf-8"), text), schema)
 
 
 def _run(connection: Any, script: str) -> None:
@@ -132,13 +140,7 @@ def revert(url: str, *, to: int = 0, schema: str = DEFAULT_SCHEMA) -> None:
     shown = errors.without_password(url)
     try:
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
-            found = version(connection, schema)
-            if found > latest():
-                raise QueueStoreVersionError(
-                    f"the database at {shown!r} has version {found} and this release knows how to revert {latest()} "
-                    "and older; use the release that made it",
-                    path=shown,
-                )
+            _require_known(version(connection, schema), schema, shown)
             while version(connection, schema) > to:
                 _one_down(connection, schema, to)
     except psycopg.Error as error:
@@ -153,7 +155,7 @@ def _one_down(connection: Any, schema: str, to: int) -> None:
             return
         up = migration_files()[current - 1]
         down = up.with_name(up.name.replace(".up.sql", ".down.sql"))
-        _run(connection, in_schema(down.read_text(encoding="utf-8"), schema))
+        _run(connection, _script(down, schema))
         if current == 1:
             connection.execute(in_schema("DROP TABLE localqueue.lq_migrations", schema))
         else:
@@ -217,7 +219,7 @@ def require_there(found: Found, sql: Statements, name: str, url: str) -> tuple[i
         raise QueueStoreMissingError(f"there is no store at {url!r}: it has no schema {sql.schema!r}", path=url)
     _require_known(found.version, sql.schema, url)
     if found.namespace is None:
-        raise QueueStoreMissingError(f"there is no namespace {name!r} in the store at {url!r}", path=url)
+        raise refusals.missing(f"namespace {name!r} in the store", url)
     if found.version < latest():
         raise QueueStoreVersionError(
             f"the database at {url!r} has version {found.version} of the queues' schema {sql.schema!r} and this "

@@ -1,19 +1,22 @@
-"""The long way: a transaction in which the engine decides."""
+"""Transactions in which the engine decides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
 
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed
-from localqueue.stores.postgres.connection import roll_back
+from localqueue.stores.port import Changes, Committed, Transition
+from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.notify import Notifies
-from localqueue.stores.postgres.rows import Anew, PostgresRows, id_taken
+from localqueue.stores.postgres.rows import Anew, PostgresRows
 
 T = TypeVar("T")
+
+#: What begins a transaction that holds these queues: the connection it is on, and the time in it.
+Transaction = Callable[[set[int]], AbstractContextManager[tuple[Any, float]]]
 
 _LOOKED_UP = "".join(
     f", set_config('{setting}', 'off', true)"
@@ -21,13 +24,26 @@ _LOOKED_UP = "".join(
 )
 
 
-def queues_of(changes: Changes) -> tuple[list[str], list[str]]:
-    """The queues a commit makes, always in the same order, so that two that make the same never wait in a circle; and
-    the others that it names."""
+class Done(NamedTuple):
+    result: Any
+    rows: PostgresRows
+    tokens: set[str]  # what those are woken by who wait for what was changed
+    transitions: list[Transition]
+
+
+def work_of(changes: Changes) -> tuple[list[str], Callable[[Unit], Committed]]:
+    """The queues that a commit names, and what it does. Those it makes are made first and always in the same order, so
+    that two that make the same never wait in a circle."""
     made = {message.queue for message in changes.enqueue} | set(changes.topics)
     made.update(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
     others = {one.queue for one in changes.settle} | ({changes.lease.queue} if changes.lease is not None else set())
-    return sorted(made), sorted(others - made)
+
+    def work(unit: Unit) -> Committed:
+        for name in sorted(made):
+            unit.rows.queue(name)
+        return apply(unit, changes)
+
+    return [*made, *others], work
 
 
 class Writer(Notifies):
@@ -43,40 +59,59 @@ class Writer(Notifies):
         """
         self._require_writable()
         seen = self._watched.seen
-        needed: set[int] = set()
-
-        def attempt() -> tuple[T, Any, set[str], PostgresRows]:
-            while True:
-                held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
-                with self._pool.connection() as connection:
-                    now = self._begin(connection, held)
-                    rows = PostgresRows(self, connection, now, held if locked else None)
-                    unit = Unit(rows, now, observed=seen is not None)
-                    try:
-                        result = work(unit)
-                        transitions = unit.finish()
-                        tokens = rows.tokens(unit)
-                        rows.finish(tokens, commit=True)
-                        return result, transitions, tokens, rows
-                    except Anew as anew:
-                        needed.update(anew.queues)
-                        roll_back(connection)
-                    except self._driver_error as error:
-                        # By the driver, which then forgets what it has prepared: of a pipeline that failed it believes
-                        # more than the server has.
-                        with suppress(self._driver_error):
-                            connection.rollback()
-                        if taken := id_taken(error):
-                            raise taken from error
-                        raise
-
-        result, transitions, tokens, rows = self._patiently(attempt)
-        self.queue_ids.update(rows.new_queues)
-        self.queue_names.update(rows.new_names)
-        self._wake.touched(tokens)
+        done = self._patiently(
+            lambda: self.decide(self._transaction, work, queues, locked=locked, observed=seen is not None)
+        )
+        self.queue_ids.update(done.rows.new_queues)
+        self.queue_names.update(done.rows.new_names)
+        self._wake.touched(done.tokens)
         if seen is not None:
-            seen += transitions
+            seen += done.transitions
+        result: T = done.result
         return result
+
+    def decide(
+        self,
+        transaction: Transaction,
+        work: Callable[[Unit], Any],
+        queues: Sequence[str],
+        *,
+        locked: bool,
+        observed: bool = False,
+        commit: bool = True,
+    ) -> Done:
+        """Run work in a transaction, and in another one when that is what it takes."""
+        needed: set[int] = set()
+        guarded = True
+        while True:
+            held = needed | {row for name in queues if locked and (row := self.queue_ids.get(name)) is not None}
+            try:
+                with transaction(held) as (connection, now):
+                    rows = PostgresRows(self, connection, now, held if locked else None, guarded=guarded)
+                    unit = Unit(rows, now, observed=observed)
+                    result = work(unit)
+                    transitions = unit.finish()
+                    tokens = rows.tokens(unit)
+                    rows.finish(tokens, commit=commit)
+                    return Done(result, rows, tokens, transitions)
+            except Anew as anew:
+                needed.update(anew.queues)
+            except self._driver_error as error:
+                if not guarded or not errors.is_dedupe_key_taken(error):
+                    raise
+                guarded = False
+
+    @contextmanager
+    def _transaction(self, held: set[int]) -> Iterator[tuple[Any, float]]:
+        with self._pool.connection() as connection:
+            try:
+                yield connection, self._begin(connection, held)
+            except self._driver_error:
+                # By the driver, which then forgets what it has prepared: of a pipeline that failed it believes more
+                # than the server has.
+                with suppress(self._driver_error):
+                    connection.rollback()
+                raise
 
     def _begin(self, connection: Any, queues: set[int]) -> float:
         """Begin a transaction that holds these queues; the time in it.
@@ -97,14 +132,8 @@ class Writer(Notifies):
         return float(cursor.fetchone()[0])
 
     def _apply(self, changes: Changes, *, locked: bool = True) -> Committed:
-        made, others = queues_of(changes)
-
-        def work(unit: Unit) -> Committed:
-            for name in made:
-                unit.rows.queue(name)
-            return apply(unit, changes)
-
-        return self._write(work, [*made, *others], locked=locked)
+        queues, work = work_of(changes)
+        return self._write(work, queues, locked=locked)
 
     def _queue_id(self, name: str) -> int:
         """The row of a queue, made on first use in a transaction of its own."""

@@ -18,10 +18,9 @@ from localqueue.stores.archive import (
     ArchivedQueue,
     ArchivedRun,
 )
-from localqueue.stores.port import Record, Subscriptions
+from localqueue.stores.port import Record
 from localqueue.stores.redis import rows
-from localqueue.stores.redis.connection import Command
-from localqueue.stores.redis.reads import known_workers, pairs
+from localqueue.stores.redis.reads import known_workers, subscriptions
 
 if TYPE_CHECKING:
     from localqueue.stores.redis.store import RedisQueueStore
@@ -41,65 +40,57 @@ class _Snapshot:
 
     def __init__(self, store: RedisQueueStore) -> None:
         self._store = store
-        names, runs = store._root + b":names", store._root + b":runs"
-        found = store._server.snapshot((names, runs), lambda ask: self._plan(ask(b"HKEYS", names), ask(b"HKEYS", runs)))
-        (self._meta, self._names, self._bodies, self._extras, self._leases, self._gone, self._edges, self._records,
-         self._log, *rest) = found  # fmt: skip
-        meta = pairs(self._meta)
+        self._queues: list[bytes] = []
+        self._runs: list[bytes] = []
+        root = store._root
+        *found, self._edges, self._log = store._server.snapshot(self._plan, root + b":names", root + b":runs")
+        self._hashes: dict[bytes, dict[bytes, bytes]] = dict(zip(self._names(), found, strict=True))
+        meta = self._hashes[b""]
         store._require(meta.get(b"version"), meta.get(b"secret"))
-        of_queues = 3 * (len(self._names) // 2)
-        self._queues = [rest[n : n + 3] for n in range(0, of_queues, 3)]
-        self._runs = rest[of_queues:]
 
-    def _plan(self, queues: list[bytes], runs: list[bytes]) -> list[Command]:
+    def _names(self) -> list[bytes]:
+        """What the keys of all hashes end in."""
+        names = [b"", b":names", b":m", b":x", b":l", b":gone", b":rec"]
+        names += [b":%b:%b" % (queue, part) for queue in self._queues for part in (b"q", b"w", b"subs")]
+        return names + [b":run:" + run for run in self._runs]
+
+    def _plan(self, pipeline: Any) -> None:
         root = self._store._root
-        commands: list[Command] = [
-            (b"HGETALL", root), (b"HGETALL", root + b":names"), (b"HGETALL", root + b":m"), (b"HGETALL", root + b":x"),
-            (b"HGETALL", root + b":l"), (b"HGETALL", root + b":gone"), (b"ZRANGE", root + b":up", b"0", b"-1"),
-            (b"HGETALL", root + b":rec"), (b"XRANGE", root + b":log", b"-", b"+"),
-        ]  # fmt: skip
-        for queue in queues:
-            commands += [(b"HGETALL", b"%b:%b:%b" % (root, queue, part)) for part in (b"q", b"w", b"subs")]
-        self._order = queues
-        return commands + [(b"HGETALL", b"%b:run:%b" % (root, run)) for run in runs]
+        self._queues, self._runs = pipeline.hkeys(root + b":names"), pipeline.hkeys(root + b":runs")
+        pipeline.multi()
+        for name in self._names():
+            pipeline.hgetall(root + name)
+        pipeline.zrange(root + b":up", 0, -1)
+        pipeline.xrange(root + b":log")
 
     def archive(self) -> Archive:
-        store, meta, names = self._store, pairs(self._meta), pairs(self._names)
+        store, meta = self._store, self._hashes[b""]
         return Archive(
             namespace=store.namespace,
             secret=int(meta[b"secret"]),
-            queues=[self._queue(names[queue], *one) for queue, one in zip(self._order, self._queues, strict=True)],
-            runs=[self._run(pairs(one)) for one in self._runs],
+            queues=[self._queue(queue) for queue in self._queues],
+            runs=[_run(self._hashes[b":run:" + run]) for run in self._runs],
             messages=self._messages(),
             edges=[(store._id_of(edge[:8]), store._id_of(edge[8:])) for edge in self._edges],
-            removed=[(store._id_of(key), JOURNAL_TYPES[int(why) - 1]) for key, why in pairs(self._gone).items()],
-            records=[_record(field, value) for field, value in pairs(self._records).items()],
+            removed=[(store._id_of(key), JOURNAL_TYPES[int(why) - 1]) for key, why in self._hashes[b":gone"].items()],
+            records=[_record(field, value) for field, value in self._hashes[b":rec"].items()],
             journal=_journal(meta),
-            events=[store._event(number, pairs(fields)) for number, fields in self._log],
+            events=[store._event(number, fields) for number, fields in self._log],
         )
 
-    def _queue(self, name: bytes, settings: list[Any], workers: list[Any], subscribers: list[Any]) -> ArchivedQueue:
-        kept, known = pairs(settings), pairs(workers)
-        ordered = sorted(pairs(subscribers).items(), key=lambda pair: int(pair[1]))
+    def _queue(self, queue: bytes) -> ArchivedQueue:
+        kept, known, subscribers = (self._hashes[b":%b:%b" % (queue, part)] for part in (b"q", b"w", b"subs"))
         return ArchivedQueue(
-            name.decode(),
+            self._hashes[b":names"][queue].decode(),
             rows.real(kept.get(b"paused")),
             int(kept.get(b"dropped", 0)),
-            Subscriptions(int(kept.get(b"subs", 0)), tuple(subscriber.decode() for subscriber, _ in ordered)),
+            subscriptions(kept.get(b"subs", 0), subscribers),
             tuple(known_workers(kept, known)),
         )
 
-    def _run(self, run: dict[bytes, bytes]) -> ArchivedRun:
-        return ArchivedRun(
-            run[b"name"].decode(),
-            int(run.get(b"total", 0)),
-            int(run.get(b"done", 0)),
-            rows.real(run.get(b"cancelled")),
-        )
-
     def _messages(self) -> Iterator[ArchivedMessage]:
-        names, extras, leases = pairs(self._names), pairs(self._extras), pairs(self._leases)
-        for key, body in sorted(pairs(self._bodies).items()):
+        names, extras, leases = self._hashes[b":names"], self._hashes[b":x"], self._hashes[b":l"]
+        for key, body in sorted(self._hashes[b":m"].items()):
             packed, leased = extras.get(key), leases.get(key)
             queue = names[rows.queue_of(body)].decode()
             yield ArchivedMessage(
@@ -107,6 +98,12 @@ class _Snapshot:
                 None if leased is None else rows.LeaseValue(leased).most,
                 rows.real(rows.unpack(packed).get(b"en")),
             )
+
+
+def _run(run: dict[bytes, bytes]) -> ArchivedRun:
+    return ArchivedRun(
+        run[b"name"].decode(), int(run.get(b"total", 0)), int(run.get(b"done", 0)), rows.real(run.get(b"cancelled"))
+    )
 
 
 def _record(field: bytes, value: bytes) -> Record:

@@ -15,13 +15,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.stores.redis.errors import PASSING, code_of, translate, unavailable
-from localqueue.stores.redis.schema import FUNCTIONS, LIBRARY
+from localqueue.stores.redis.schema import LIBRARY
 
 _MOST_IDLE = 64
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.2
@@ -72,7 +72,7 @@ class Connections:
         self._timeout = timeout
         self._options = self._connection_options(url)
         self._class = self._options.pop("connection_class", self._redis.Connection)
-        self._idle: deque[Any] = deque()
+        self._idle: deque[Any] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tracking = threading.Lock()
         self._closed = False
@@ -99,10 +99,6 @@ class Connections:
 
     # asking
 
-    def call(self, name: str, parts: Sequence[bytes], *, reads: bool = False, again: bool = False) -> Any:
-        """Call a function of the library; `parts` begin with the number of keys."""
-        return self.ask(b"FCALL_RO" if reads else b"FCALL", FUNCTIONS[name], *parts, again=again)
-
     def ask(self, *command: bytes, again: bool = False) -> Any:
         """The answer to one command."""
         node, patience = None, None
@@ -126,15 +122,12 @@ class Connections:
             if node is not None:
                 send(connection, b"ASKING")
                 connection.read_response()
-            send(connection, *command)
+            connection.send_packed_command((pack(command),), check_health=False)
             answer = connection.read_response()
-        except self._redis.exceptions.ResponseError:
-            self._give(connection) if node is None else connection.disconnect()
+        except BaseException as error:
+            self._give(connection, node is None and isinstance(error, self._redis.exceptions.ResponseError))
             raise
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._give(connection) if node is None else connection.disconnect()
+        self._give(connection, node is None)
         return answer
 
     def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
@@ -153,40 +146,19 @@ class Connections:
             raise translate(error, self.shown) from None
         return node
 
-    def snapshot(self, watched: Sequence[bytes], plan: Callable[[Callable[..., Any]], Sequence[Command]]) -> list[Any]:
-        """The answers to commands that the server executes at one moment.
-
-        `plan` says which, after asking what it needs to know for that; it is asked again when a watched key changes
-        before the commands are executed.
-        """
+    def snapshot(self, plan: Callable[[Any], None], *watched: bytes) -> list[Any]:
+        """The answers to commands that the server executes at one moment: a `transaction` of the driver's client."""
         self.ask(b"EXISTS", watched[0], again=True)  # so that the slot of a cluster is looked for where it is
-        connection = self._take()
-
-        def ask(*command: bytes) -> Any:
-            send(connection, *command)
-            return connection.read_response()
-
+        pool = self._redis.ConnectionPool(self._class, **self._options_for(self.node))
         try:
-            while True:
-                ask(b"WATCH", *watched)
-                commands = plan(ask)
-                connection.send_packed_command([pack(one) for one in ((b"MULTI",), *commands, (b"EXEC",))])
-                *_, answers = [connection.read_response() for _ in range(len(commands) + 2)]
-                if answers is not None:
-                    break
-            for failure in (one for one in answers if isinstance(one, Exception)):
-                raise failure
+            answers: list[Any] = self._redis.Redis(connection_pool=pool).transaction(plan, *watched)
         except self._answers as error:
-            connection.disconnect()
             raise translate(error, self.shown) from None
         except self._redis.exceptions.RedisError as error:
-            connection.disconnect()
             raise unavailable(self.shown, error) from error
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._give(connection)
-        return list(answers)
+        finally:
+            pool.disconnect()
+        return answers
 
     def load_library(self) -> None:
         """Hand the library to the server. Its name is a digest of its text: one that is there already is the same."""
@@ -211,22 +183,18 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:
                 return self._connect(self.node)
-            if not self._is_stale(connection):
-                return connection
+            try:
+                if not connection.can_read(0):
+                    return connection
+            except self._redis.exceptions.RedisError:
+                pass  # the server has closed it
             connection.disconnect()
 
-    def _is_stale(self, connection: Any) -> bool:
-        """Whether the server has closed the connection, or said something that nobody asked for."""
-        try:
-            return bool(connection.can_read(0))
-        except self._redis.exceptions.RedisError:
-            return True
-
-    def _give(self, connection: Any) -> None:
-        if len(self._idle) >= _MOST_IDLE:
-            connection.disconnect()
-        else:
+    def _give(self, connection: Any, good: bool) -> None:
+        if good:
             self._idle.append(connection)
+        else:
+            connection.disconnect()
         if self._closed:  # `close()` has passed by while it was in use
             self._drop_idle()
 
@@ -245,12 +213,14 @@ class Connections:
             raise QueueStoreError(f"the Redis server at {self.shown} refuses this user: {failure}", path=self.shown)
         raise unavailable(self.shown, failure) from failure
 
+    def _options_for(self, address: Address | None) -> dict[str, Any]:
+        if address is None:
+            return self._options
+        host, port = address
+        return {**self._options, "host": host or self._options.get("host", "localhost"), "port": port}
+
     def _new(self, address: Address | None) -> Any:
-        options = dict(self._options)
-        if address is not None:
-            host, port = address
-            options.update(host=host or options.get("host", "localhost"), port=port)
-        connection = self._class(**options)
+        connection = self._class(**self._options_for(address))
         try:
             connection.connect()
         except BaseException:

@@ -1,7 +1,8 @@
-"""The everyday calls: plain messages and a worker's step, each a function with as few commands as it can do with."""
+"""The everyday calls of plain messages, each a function with as few commands as it can do with."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ from localqueue.stores.redis.namespace import Namespace
 
 
 class Fast(Namespace):
+    @abstractmethod
+    def commit(self, changes: Changes) -> Committed: ...
+
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         name, body = self._queue(queue), rows.tail(payload, codec)
         while True:
@@ -56,7 +60,7 @@ class Fast(Namespace):
         writes, _ = rows.record_writes(self.ids, records)
         batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
         try:
-            now, _ = self._write("put_batch", batch=batch, records=writes)
+            now, _ = self._write("commit", batch=batch, records=writes, records_first=True)
         except Refused as refused:
             if refused.name == "IdTaken":
                 raise IdTaken("a message id of this batch is in use") from None
@@ -66,7 +70,7 @@ class Fast(Namespace):
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         if self._watched.seen is not None:  # what the ack sets free is told by the longer call only
-            return self._step(Changes(settle=[Settle(queue, message_id, "ack", token)], strict=False)).settled[0]
+            return self.commit(Changes(settle=[Settle(queue, message_id, "ack", token)], strict=False)).settled[0]
         name = self._digest(queue)
         arguments = (self._time(), name, self._key(message_id), str(token).encode())
         try:
@@ -79,14 +83,6 @@ class Fast(Namespace):
         if acked:
             self._wake.touched((name.decode(),))
         return acked
-
-    def _step(self, changes: Changes) -> Committed:
-        acks = [(self._digest(one.queue), self._key(one.id), one.token) for one in changes.settle]
-        records, versions = rows.record_writes(self.ids, changes.records)
-        request = None if changes.lease is None else rows.lease(self._digest, changes.lease)
-        now, (settled, leased) = self._write("step", strict=changes.strict, acks=acks, records=records, lease=request)
-        self._tell(changes)
-        return Committed([], flags(settled), self._leased(changes.lease, leased, now), versions)
 
     def _tell(self, changes: Changes) -> None:
         names = {message.queue for message in changes.enqueue}

@@ -13,10 +13,7 @@ from localqueue.stores.rules import kept_options
 
 class Journal(Namespace):
     def _set_journal(self, enabled: bool, keep_seconds: float | None, keep_events: int | None) -> None:
-        if enabled:
-            self._write("enable_journal", again=True, seconds=keep_seconds, events=keep_events)
-        else:
-            self._write("disable_journal", again=True)
+        self._write("set_journal", again=True, on=enabled, seconds=keep_seconds, events=keep_events)
 
     def journal_enabled(self) -> bool:
         return bool(self._server.ask(b"HGET", self._root, b"journal", again=True) == b"1")

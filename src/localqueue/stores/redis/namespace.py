@@ -10,7 +10,7 @@ from localqueue.stores.port import StoredMessage, Transition
 from localqueue.stores.redis import rows
 from localqueue.stores.redis.connection import Connections
 from localqueue.stores.redis.errors import Refused
-from localqueue.stores.redis.schema import VERSION, digest
+from localqueue.stores.redis.schema import FUNCTIONS, VERSION, digest
 from localqueue.stores.shell import Shell
 from localqueue.stores.wake import Wake
 
@@ -40,7 +40,8 @@ class Namespace(Shell):
     def _raw(self, name: str, *arguments: bytes, reads: bool = False, again: bool = False) -> Any:
         if self.read_only and not reads:
             self._require_writable()
-        answer = self._server.call(name, (*self._keys, *arguments, self._proof), reads=reads, again=again)
+        command = b"FCALL_RO" if reads else b"FCALL"
+        answer = self._server.ask(command, FUNCTIONS[name], *self._keys, *arguments, self._proof, again=again)
         if type(answer) is list and answer and answer[0] == _REFUSED:
             raise self._refusal(answer)
         return answer

@@ -37,6 +37,13 @@ def known_workers(settings: dict[bytes, Any], seen: dict[bytes, Any]) -> list[Kn
     ]  # fmt: skip
 
 
+def subscriptions(version: Any, numbers: dict[bytes, Any]) -> Subscriptions:
+    """Subscribers in the order in which they came."""
+    return Subscriptions(
+        int(version), tuple(name.decode() for name in sorted(numbers, key=lambda one: int(numbers[one])))
+    )
+
+
 class Reads(Namespace):
     def get(self, queue: str, message_id: str) -> StoredMessage | None:
         key = self._key(message_id)
@@ -124,8 +131,7 @@ class Reads(Namespace):
 
     def subscriptions(self, topic: str) -> Subscriptions:
         _, (version, subscribers) = self._read("subscriptions", queue=self._digest(topic))
-        ordered = sorted(pairs(subscribers).items(), key=lambda pair: int(pair[1]))
-        return Subscriptions(int(version), tuple(name.decode() for name, _ in ordered))
+        return subscriptions(version, pairs(subscribers))
 
     def paused(self, queue: str, *, worker: str | None = None) -> bool:
         field = b"paused" if worker is None else PAUSED + worker.encode()

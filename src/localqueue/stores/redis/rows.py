@@ -15,7 +15,17 @@ from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Payload, Record, RecordWrite, StoredMessage
+from localqueue.stores.port import (
+    Changes,
+    LeaseRequest,
+    Limit,
+    NewMessage,
+    Payload,
+    Record,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
 from localqueue.stores.redis.schema import digest
 
 with suppress(ImportError):  # a store that is opened without them says what is missing
@@ -239,31 +249,33 @@ def is_plain(message: NewMessage) -> bool:
     )
 
 
-def is_step(changes: Changes) -> bool:
-    """Whether it is what a worker does all day: acks of leases, records and the next lease."""
-    return not (changes.enqueue or changes.edges or changes.topics) and all(
-        one.action == "ack" and one.token is not None for one in changes.settle
-    )
-
-
 def commit(
     ids: Mint, queue: Digest, changes: Changes, in_order: Sequence[NewMessage], records: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    return {
+    """What there is of a commit."""
+    plain_acks = all(one.action == "ack" and one.token is not None for one in changes.settle)
+    settles = [_ack(ids, queue, one) if plain_acks else _settle(ids, queue, one) for one in changes.settle]
+    parts = {
         "strict": changes.strict,
         "topics": [(queue(topic), str(version)) for topic, version in changes.topics.items()],
         "limits": {queue(name): _limit(queue, limit) for name, limit in changes.limits.items()},
-        "batch": batch(ids, queue, in_order) if in_order else None,
+        "batch": in_order and batch(ids, queue, in_order),
         "edges": [(key_of(ids, edge.upstream), key_of(ids, edge.dependent)) for edge in changes.edges],
-        "settle": [
-            {
-                "queue": queue(one.queue), "key": key_of(ids, one.id), "action": one.action, "token": one.token,
-                "delay": one.delay, "error": to_json(one.error), "most": one.max_attempts, "forgive": one.forgive,
-            }
-            for one in changes.settle
-        ],
+        "acks" if plain_acks else "settle": settles,
         "records": records,
-        "lease": None if changes.lease is None else lease(queue, changes.lease),
+        "lease": changes.lease and lease(queue, changes.lease),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _ack(ids: Mint, queue: Digest, one: Settle) -> Any:
+    return queue(one.queue), key_of(ids, one.id), one.token
+
+
+def _settle(ids: Mint, queue: Digest, one: Settle) -> Any:
+    return {
+        "queue": queue(one.queue), "key": key_of(ids, one.id), "action": one.action, "token": one.token,
+        "delay": one.delay, "error": to_json(one.error), "most": one.max_attempts, "forgive": one.forgive,
     }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ VERSION = b"1"  # of the data, as in `lua/base.lua`
 
 _FOLDER = Path(__file__).parent / "lua"
 _FILES = (
-    *("base", "writes", "message", "line", "timers", "counts", "enqueue", "batch", "dependencies"),
+    *("base", "writes", "message", "line", "timers", "counts", "enqueue", "dependencies"),
     *("settle", "records", "lease", "journal", "reads", "notify", "operations", "check", "fast", "library"),
 )
 _SOURCE = "\n".join((_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in _FILES)
@@ -76,7 +76,8 @@ def open_namespace(server: Connections, namespace: str, *, make: bool) -> int:
         )
     if version is None:
         new = str(new_secret()).encode()
-        version, name, secret = server.call("namespace", (b"1", key, namespace.encode(), new), again=True)
+        made = server.ask(b"FCALL", FUNCTIONS["namespace"], b"1", key, namespace.encode(), new, again=True)
+        version, name, secret = made
     if version != VERSION:
         raise QueueStoreVersionError(
             f"namespace {namespace!r} at {server.shown} has data version {version.decode()}; this release knows "

@@ -89,8 +89,6 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
     def commit(self, changes: Changes) -> Committed:
         enqueue = changes.enqueue
         try:
-            if rows.is_step(changes):
-                return self._step(changes)
             if (
                 len(enqueue) == 1
                 and not (changes.edges or changes.settle or changes.records or changes.limits or changes.topics)

@@ -1,83 +1,143 @@
-"""New messages, in their order: those that differ in little go many rows a statement."""
+"""New messages, in their order, many rows a statement."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress, repeat
+from operator import neg
 from typing import TYPE_CHECKING, Any
 
+from localqueue.stores import rules
 from localqueue.stores.engine.port import Batch, Insert
-from localqueue.stores.engine.row import DELAYED, READY
-from localqueue.stores.port import NewMessage
+from localqueue.stores.engine.row import READY
+from localqueue.stores.port import STATES, Payload
 from localqueue.stores.sqlite import statements as sql
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.rows import Counts, Execute
 
 _ROWS_A_STATEMENT = 500
-_ALIKE = attrgetter("queue", "codec", "delay", "priority", "ttl", "headers")  # what messages of a statement share
 
 
 @functools.lru_cache(maxsize=64)
-def _new_rows(count: int) -> str:
-    """All rows share the first eight values and have six of their own."""
-    rows = ", ".join(
-        f"(?{n}, ?1, ?{n + 1}, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?{n + 2}, ?{n + 3}, ?{n + 4}, ?{n + 5})"
-        for n in range(9, 9 + 6 * count, 6)
-    )
-    return sql.INSERT_NEW + rows
+def _insert(table: str, shared: tuple[str, ...], counted: frozenset[str], own: tuple[str, ...], count: int) -> str:
+    """Parameters are the values that all rows share, or count up from, and then those that each row has of its own."""
+    values = [f"?{n} + %d" if name in counted else f"?{n}" for n, name in enumerate(shared, 1)] + ["?"] * len(own)
+    row = f"({', '.join(values)})"
+    rows = [row % n for n in range(count)] if counted else [row] * count
+    return f"INSERT INTO {table} ({', '.join(shared + own)}) VALUES {', '.join(rows)}"
 
 
-@functools.lru_cache(maxsize=64)
-def _new_in_line(count: int) -> str:
-    places = ", ".join(f"(?1, 2, ?2, ?3, ?{n}, 0, ?4)" for n in range(5, 5 + count))
-    return f"INSERT INTO lq_line (queue, part, rank, position, key, count, until) VALUES {places}"
+def _insert_rows(execute: Execute, table: str, count: int, columns: dict[str, Any]) -> None:
+    """Rows by their columns: a list or a range has a value for each, anything else is the value of all of them."""
+    own = {name: column for name, column in columns.items() if isinstance(column, list)}
+    shared = {name: column for name, column in columns.items() if name not in own}
+    counted = frozenset(name for name, column in shared.items() if isinstance(column, range))
+    for start in range(0, count, _ROWS_A_STATEMENT):
+        rows = min(_ROWS_A_STATEMENT, count - start)
+        values = [column[start] if name in counted else column for name, column in shared.items()]
+        rest = [None] * (rows * len(own))
+        for n, column in enumerate(own.values()):
+            rest[n :: len(own)] = column[start : start + rows]
+        execute(_insert(table, tuple(shared), counted, tuple(own), rows), values + rest)
+
+
+def insert_plain(
+    execute: Execute,
+    now: float,
+    queue: int,
+    payloads: Sequence[Payload],
+    codec: str | None,
+    keys: range,
+    counts: Counts,
+) -> None:
+    """Messages of one queue that have no options."""
+    columns = {"key": keys, "queue": queue, "state": READY, "priority": 0, "created_at": now, "codec": codec}
+    _insert_rows(execute, "lq_messages", len(keys), columns | {"payload": list(payloads)})
+    _enter_line(execute, keys, queue, 0, now, None)
+    counts.add(queue, READY, len(keys))
 
 
 def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
     """Messages that nothing has happened to, with no run and no upstream."""
-    start = 0
-    keys, states, messages, queues, now = batch
-    for alike, group in groupby(messages, _ALIKE):
-        name, codec, delay, priority, ttl, headers = alike
-        shape = (queues[name], priority, now, now + delay, codec, headers, None, None if ttl is None else now + ttl)
-        rest = list(group)
-        for at in range(0, len(rest), _ROWS_A_STATEMENT):
-            part = rest[at : at + _ROWS_A_STATEMENT]
-            end = start + len(part)
-            _insert_alike(execute, shape, keys[start:end], states[start:end], part, counts)
-            start = end
+    now, count = batch.now, len(batch.keys)
+    _, names, payload, codec, delays, priority, dedupe_key, ordering_key, lives, headers, *_ = map(
+        _one_if_alike, batch.columns
+    )
+    state = _one_if_alike(batch.states)
+    keys = range(batch.keys[0], batch.keys[0] + count)
+    key: Any = keys if [*keys] == batch.keys else batch.keys
+    queue = _derived(count, batch.queues.__getitem__, names)
+    available_at = _derived(count, lambda delay: now + delay, delays)
+    expires_at = _derived(count, lambda life: None if life is None else now + life, lives)
+    due_at = _derived(count, _due_at, state, available_at, expires_at)
+    columns = {
+        "key": key,
+        "queue": queue,
+        "state": state,
+        "priority": priority,
+        "created_at": now,
+        "available_at": available_at,
+        "payload": payload,
+        "codec": codec,
+        "headers": headers,
+        "due_at": due_at,
+        "ordering_key": ordering_key,
+        "dedupe_key": dedupe_key,
+        "expires_at": expires_at,
+    }
+    _insert_rows(execute, "lq_messages", count, columns)
+    place = [key, queue, _derived(count, neg, priority), available_at, expires_at]
+    if isinstance(state, list):
+        ready = [one == READY for one in state]
+        place = [list(compress(one, ready)) if isinstance(one, (list, range)) else one for one in place]
+    if state == READY or isinstance(state, list):
+        _enter_line(execute, *place)
+    _count(counts, count, queue, state, due_at)
+
+
+def _count(counts: Counts, count: int, queue: Any, state: Any, due_at: Any) -> None:
+    one = (queue, state, due_at)
+    alike = not any(isinstance(column, list) for column in one)
+    tally = {one: count} if alike else Counter(zip(*(_spread(column, count) for column in one), strict=True))
+    for (number, into, due), several in tally.items():
+        counts.add(number, into, several)
+        if due is not None:
+            counts.due(number, due)
+
+
+def _enter_line(execute: Execute, key: Any, queue: Any, rank: Any, position: Any, until: Any) -> None:
+    """Apart from the messages: taking turns would be slower."""
+    columns = {"queue": queue, "part": 2, "rank": rank, "position": position, "key": key, "count": 0, "until": until}
+    _insert_rows(execute, "lq_line", len(key), columns)
+
+
+def _due_at(state: int, available_at: float, expires_at: float | None) -> float | None:
+    return rules.due_at(STATES[state], available_at=available_at, expires_at=expires_at)
+
+
+def _one_if_alike(column: Sequence[Any]) -> Any:
+    """The value of all rows, or else the list of their values."""
+    return column[0] if column.count(column[0]) == len(column) else list(column)
+
+
+def _derived(count: int, of: Callable[..., Any], *columns: Any) -> Any:
+    """What each row has, or all of them, by what they have in other columns."""
+    if not any(isinstance(column, list) for column in columns):
+        return of(*columns)
+    return _one_if_alike(list(map(of, *(_spread(column, count) for column in columns))))
+
+
+def _spread(column: Any, count: int) -> Iterable[Any]:
+    return column if isinstance(column, list) else repeat(column, count)
 
 
 def insert(execute: Execute, inserts: Sequence[Insert], counts: Counts) -> None:
     """Any messages, in their order."""
     for one in inserts:
         _insert_one(execute, one, counts)
-
-
-def _insert_alike(
-    execute: Execute,
-    shape: tuple[Any, ...],
-    keys: Sequence[int],
-    states: Sequence[int],
-    messages: Sequence[NewMessage],
-    counts: Counts,
-) -> None:
-    queue, priority, _, available_at, _, _, _, expires_at = shape
-    timer = available_at if expires_at is None else min(available_at, expires_at)
-    own: list[Any] = []
-    for key, state, one in zip(keys, states, messages, strict=True):
-        own += (key, state, one[2], timer if state == DELAYED else expires_at, one[7], one[6])
-    execute(_new_rows(len(keys)), (*shape, *own))
-    ready = [key for key, state in zip(keys, states, strict=True) if state == READY]
-    if ready:
-        execute(_new_in_line(len(ready)), (queue, -priority, available_at, expires_at, *ready))
-    for state in set(states):
-        counts.add(queue, state, states.count(state))
-        if state == DELAYED or expires_at is not None:
-            counts.due(queue, timer if state == DELAYED else expires_at)
 
 
 def _insert_one(execute: Execute, one: Insert, counts: Counts) -> None:

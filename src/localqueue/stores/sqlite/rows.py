@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Run, Wanted, Writes
+from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, KeyTaken, Run, Wanted, Writes
 from localqueue.stores.engine.row import INFLIGHT, READY, Row, to_json
 from localqueue.stores.port import (
     HISTORY_LIMIT,
@@ -34,6 +35,15 @@ Execute = Callable[..., sqlite3.Cursor]
 
 _KEPT = tuple(code for code, name in enumerate(STATES) if name not in ("ready", "inflight"))  # have a column in queues
 _SIZES = (1, 8, 64, 500)  # of lists in a statement, so that there are few different ones
+
+
+@functools.cache
+def _heads(count: int) -> str:
+    """That they are there is all that matters, which an index knows."""
+    keys = ", ".join("?" * count)
+    return (
+        f"SELECT key, state, ordering_key FROM lq_messages WHERE queue = ? AND ordering_key IN ({keys}) AND state <= 1"
+    )
 
 
 @functools.cache
@@ -72,6 +82,7 @@ class SQLiteRows:
     """The engine's `Rows` inside a write transaction of a connection."""
 
     journalled = False  # triggers write the journal
+    guards_dedupe_keys = True  # by an index
 
     def __init__(self, store: SQLiteQueueStore, connection: sqlite3.Connection) -> None:
         self.store = store
@@ -123,11 +134,14 @@ class SQLiteRows:
         rows = self._rows_of("m.key IN (...)", keys)
         for queue, names in _by_queue(wanted.holders).items():
             rows += self._rows_of("m.ended_at IS NULL AND m.queue = ? AND m.dedupe_key IN (...)", names, queue)
+        seen: list[Row] = []
         for queue, names in _by_queue(wanted.heads).items():
-            rows += self._rows_of("m.state IN (0, 1) AND m.queue = ? AND m.ordering_key IN (...)", names, queue)
+            for part in _lists(names):
+                heads = self.execute(_heads(len(part)), (queue, *part)).fetchall()
+                seen += [Row(key, queue, state, 0, 0.0, 0.0, ordering_key=name) for key, state, name in heads]
         for (queue, ordering_key), behind in wanted.behind.items():
             rows += self._rows(sql.ROWS + sql.NEXT_OF_KEY, (queue, ordering_key, behind))
-        return Found(rows, edges)
+        return Found(rows, edges, seen)
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
         (until,) = self.execute("SELECT until FROM lq_line WHERE queue = ? AND part = 0", (queue,)).fetchone()
@@ -231,10 +245,14 @@ class SQLiteRows:
 
     def write_batch(self, batch: Batch) -> None:
         counts = Counts(self.execute)
+        self.execute("SAVEPOINT batch")
         try:
             insert_batch(self.execute, batch, counts)
         except sqlite3.IntegrityError as error:
-            raise IdTaken("a message id of this commit is in use") from error
+            self.execute("ROLLBACK TO batch")
+            self.execute("RELEASE batch")
+            raise KeyTaken from error
+        self.execute("RELEASE batch")
         counts.write()
 
     def _insert(self, inserts: Sequence[Insert], counts: Counts, now: float) -> None:
@@ -411,9 +429,9 @@ class Counts:
 
 
 def _by_queue(keys: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    found: dict[int, list[str]] = defaultdict(list)
     for queue, name in keys:
-        found.setdefault(queue, []).append(name)
+        found[queue].append(name)
     return found
 
 

@@ -8,7 +8,7 @@ UNION ALL
    FROM localqueue.lq_messages AS b
   WHERE b.queue IN (SELECT id FROM ours) AND b.state = 4
     AND NOT EXISTS (SELECT 1 FROM localqueue.lq_messages AS h
-                     WHERE h.queue = b.queue AND sha256(h.ordering_key) = sha256(b.ordering_key) AND h.state <= 2)
+                     WHERE h.queue = b.queue AND localqueue.lq_key(h.ordering_key) = localqueue.lq_key(b.ordering_key) AND h.state <= 2)
   LIMIT 5)
 UNION ALL
 (SELECT 'a waiting message does not count its dependencies', m.key::text

@@ -2,18 +2,18 @@
 -- got. Locked, in the order of their keys, are messages by key ($1), the first blocked one of ordering keys ($2, $3) behind
 -- a key ($4), those that wait for others ($5), and holders of dedupe keys whose time to live is over ($14). The other
 -- holders, and the heads of ordering keys, are only seen: a claim would pass by what is locked. The keys of both are
--- given by their digests, those of a queue ($6, $10) from one place to another ($7, $8 and $11, $12 of $9).
+-- given as indexes have them (`lq_key`), those of a queue ($6, $10) from one place to another ($7, $8 and $11, $12 of $9).
 WITH holders AS MATERIALIZED (
   SELECT held.* FROM unnest($6::int[], $7::int[], $8::int[]) AS w (queue, first, last) CROSS JOIN LATERAL (
     SELECT m.key, m.due_at <= $14::float8 AND m.expires_at <= $14::float8 AS outlived FROM localqueue.lq_messages AS m
-     WHERE m.queue = w.queue AND sha256(m.dedupe_key) = ANY (($9::bytea[])[w.first:w.last])
+     WHERE m.queue = w.queue AND localqueue.lq_key(m.dedupe_key) = ANY (($9::bytea[])[w.first:w.last])
        AND m.dedupe_key IS NOT NULL AND m.ended_at IS NULL OFFSET 0) AS held
 ), wanted AS MATERIALIZED (
   SELECT unnest($1::bigint[]) AS key
   UNION ALL
   SELECT next.key FROM unnest($2::int[], $3::bytea[], $4::bigint[]) AS w (queue, name, after) CROSS JOIN LATERAL (
     SELECT m.key FROM localqueue.lq_messages AS m
-     WHERE m.queue = w.queue AND sha256(m.ordering_key) = sha256(w.name) AND m.ordering_key IS NOT NULL
+     WHERE m.queue = w.queue AND localqueue.lq_key(m.ordering_key) = localqueue.lq_key(w.name) AND m.ordering_key IS NOT NULL
        AND m.ended_at IS NULL AND m.state = 4 AND m.key > w.after ORDER BY m.key LIMIT 1) AS next
   UNION ALL
   SELECT d.dependent FROM localqueue.lq_dependencies AS d WHERE d.upstream = ANY ($5::bigint[])
@@ -30,7 +30,7 @@ WITH holders AS MATERIALIZED (
   UNION ALL
   SELECT head.key FROM unnest($10::int[], $11::int[], $12::int[]) AS w (queue, first, last) CROSS JOIN LATERAL (
     SELECT m.key FROM localqueue.lq_messages AS m
-     WHERE m.queue = w.queue AND sha256(m.ordering_key) = ANY (($9::bytea[])[w.first:w.last])
+     WHERE m.queue = w.queue AND localqueue.lq_key(m.ordering_key) = ANY (($9::bytea[])[w.first:w.last])
        AND m.ordering_key IS NOT NULL AND m.ended_at IS NULL AND m.state <= 2 OFFSET 0) AS head
 )
 SELECT l.*, CASE WHEN l.queue = ANY ($13::int[]) THEN true ELSE pg_try_advisory_xact_lock(1819373157, l.queue) END,

@@ -1,4 +1,2 @@
-WHERE m.key = (SELECT b.key FROM localqueue.lq_messages AS b
-                WHERE b.queue = $1::int AND b.ordering_key IS NOT NULL AND b.ended_at IS NULL AND b.state = 4
-                ORDER BY b.key LIMIT 1)
-FOR UPDATE
+SELECT key FROM localqueue.lq_messages
+ WHERE queue = $1::int AND ordering_key IS NOT NULL AND ended_at IS NULL AND state = 4 ORDER BY key LIMIT 1

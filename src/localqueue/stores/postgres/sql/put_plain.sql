@@ -13,4 +13,4 @@ put AS (
    ORDER BY n.key
   RETURNING 1
 )
-SELECT at.now, (SELECT count(*) FROM put), CASE WHEN $12::text IS NOT NULL THEN pg_notify($12, $13)::text END FROM at
+SELECT at.now, (SELECT count(*) FROM put), pg_notify($12, $13) FROM at

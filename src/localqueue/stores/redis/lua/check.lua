@@ -1,7 +1,6 @@
 -- Looks whether everything that is kept twice agrees; every problem as one sentence.
 
 local MOST_PROBLEMS = 50
-local SETS = {'delayed', 'waiting', 'blocked', 'dead', 'expired', 'cancelled'}
 
 local function hex(key)
   return (string.gsub(key, '.', function(c) return string.format('%02x', string.byte(c)) end))
@@ -56,8 +55,7 @@ end
 local function check_queue(tx, queue, problem)
   local q = L.at(tx, queue)
   local keys = call('ZRANGE', q .. 'a', 0, -1)
-  local found = {}
-  L.show_all(tx, found, keys)
+  local found = L.show(tx, keys)
   local blocked, deduped, heads = 0, 0, 0
   for n = 1, #found, 4 do
     local key, body = found[n], found[n + 1]
@@ -72,9 +70,9 @@ local function check_queue(tx, queue, problem)
       heads = heads + (L.holds_key(msg) and 1 or 0)
     end
   end
-  local listed = call('ZCARD', q .. 'r') + call('ZCARD', q .. 'i')
-  for _, state in ipairs(SETS) do
-    listed = listed + call('ZCARD', q .. state)
+  local listed = 0
+  for _, state in ipairs(STATES) do
+    listed = listed + call('ZCARD', q .. (LINES[state] or state))
   end
   if listed ~= #keys then
     problem('a queue lists another number of messages by state than it has', queue)

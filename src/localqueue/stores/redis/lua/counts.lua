@@ -1,6 +1,15 @@
 -- Messages by state, with those that are due counted as what the next claim would make of them.
 
-local KEPT = {'delayed', 'waiting', 'blocked', 'dead', 'expired', 'cancelled'}
+local STATES = {'ready', 'delayed', 'inflight', 'waiting', 'blocked', 'dead', 'expired', 'cancelled'}
+local LINES = {ready = 'r', inflight = 'i'}  -- the set of a state, where it does not have its name
+
+function L.in_order(counts)
+  local found = {}
+  for n, state in ipairs(STATES) do
+    found[n] = counts[state] or 0
+  end
+  return found
+end
 
 local function recount(kept, from, to)
   kept[from] = kept[from] - 1
@@ -10,9 +19,9 @@ end
 function L.counts(tx, queue)
   L.flush(tx)
   local q = L.at(tx, queue)
-  local kept = {ready = call('ZCARD', q .. 'r'), inflight = call('ZCARD', q .. 'i')}
-  for _, state in ipairs(KEPT) do
-    kept[state] = call('ZCARD', q .. state)
+  local kept = {}
+  for _, state in ipairs(STATES) do
+    kept[state] = call('ZCARD', q .. (LINES[state] or state))
   end
   local leased = call('ZRANGEBYSCORE', q .. 'i', '-inf', tx.now)
   local leases, extras = L.fetch(tx.l, leased), L.fetch(tx.x, leased)
@@ -40,13 +49,6 @@ end
 function L.load(tx, queue)
   local kept = L.counts(tx, queue)
   return kept.ready + kept.blocked
-end
-
-function L.count_list(tx, queue)
-  local kept = L.counts(tx, queue)
-  return {
-    kept.ready, kept.delayed, kept.inflight, kept.waiting, kept.blocked, kept.dead, kept.expired, kept.cancelled,
-  }
 end
 
 -- When the ready message that waits longest became available, counting those that are due but not claimed since.
@@ -87,6 +89,6 @@ function L.stats(tx, args)
     one[3], one[4] = L.text(one[3]), L.text(one[4])
   end
   return {
-    L.count_list(tx, queue), holders, call('HGETALL', q .. 'w'), call('HGETALL', q .. 'q'), oldest_ready(tx, queue),
+    L.in_order(L.counts(tx, queue)), holders, call('HGETALL', q .. 'w'), call('HGETALL', q .. 'q'), oldest_ready(tx, queue),
   }
 end

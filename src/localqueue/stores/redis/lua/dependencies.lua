@@ -22,19 +22,19 @@ local function add_edge(tx, upstream, dependent)
   return true
 end
 
--- Records what a new message comes after; how many of them are not acked yet.
-function L.wait_for(tx, new)
+-- Records what a new message comes after; how many of them are not acked yet, if any.
+function L.wait_for(tx, key, after)
   local waiting, seen = 0, {}
-  for _, one in ipairs(new.after) do
+  for _, one in ipairs(after) do
     local upstream = tx.alias[one] or one
     if not seen[upstream] then
       seen[upstream] = true
-      if add_edge(tx, upstream, new.key) then
+      if add_edge(tx, upstream, key) then
         waiting = waiting + 1
       end
     end
   end
-  return waiting
+  return waiting > 0 and waiting or nil
 end
 
 -- Whether one message comes after another, directly or through others; a message comes after itself.

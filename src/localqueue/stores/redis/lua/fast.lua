@@ -27,15 +27,6 @@ local function put(keys, args)
   return L.text(now)
 end
 
--- Plain messages of one queue, and records with them.
-local function put_batch(tx, args)
-  L.check_records(tx, args.records)
-  if not L.enqueue_all(tx, args.batch, {}) then
-    L.refuse('IdTaken', '')
-  end
-  L.write_records(tx, args.records)
-end
-
 -- Arguments: time, queue, message, token.
 local function ack(keys, args)
   local root, queue, key = keys[1], args[2], args[3]
@@ -64,30 +55,32 @@ local function ack(keys, args)
   return 1
 end
 
--- A worker's step: acks with tokens, records, and the next lease. Everything that could be refused is looked at first.
-local function step(tx, args)
-  local settled, good = L.check_acks(tx, args.acks, args.strict)
-  L.check_records(tx, args.records)
-  L.ack_all(tx, good)
-  L.write_records(tx, args.records)
-  return {settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
-end
-
 local function lease(tx, args)
   local reply, again = L.lease(tx, args, false)
   return {reply, again and 1 or 0}
 end
 
--- Any commit, in the order of the port. Only what comes before the lease can be refused.
+-- Any commit, in the order of the port; what it does not have is not among its arguments. Acks of leases come as `acks`
+-- when there is nothing else to settle: a worker's step has nothing to undo, as all that could be refused is looked at
+-- first. Only what comes before the lease can be refused.
 local function commit(tx, args)
-  if args.batch or #args.edges + #args.settle + #args.records > 1 then
+  local edges, settles, records, acks = args.edges or {}, args.settle or {}, args.records or {}, args.acks
+  if args.batch or #edges + #settles + #records > 1 then
     tx.undo = {}
   end
-  local enqueued = L.enqueue(tx, args.topics, args.limits, args.batch)
-  L.add_edges(tx, args.edges)
-  local settled = L.settle(tx, args.settle, args.strict)
-  L.check_records(tx, args.records)
-  L.write_records(tx, args.records)
+  if args.records_first then
+    L.check_records(tx, records)
+  end
+  local enqueued = L.enqueue(tx, args.topics or {}, args.limits or {}, args.batch)
+  L.add_edges(tx, edges)
+  L.flush(tx)
+  local settled, good = L.settle(tx, settles, args.strict), {}
+  if acks then
+    settled, good = L.check_acks(tx, acks, args.strict)
+  end
+  L.check_records(tx, records)
+  L.ack_all(tx, good)
+  L.write_records(tx, records)
   L.flush(tx)
   tx.undo = nil  -- nothing can be refused any more
   return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}

@@ -36,14 +36,12 @@ function L.write_journal(tx)
   call('HSET', tx.root, 'seq', string.format('%.0f', seq))
 end
 
-function L.enable_journal(tx, args)
-  L.hset(tx, tx.root, 'journal', '1')
-  L.hset(tx, tx.root, 'keep_seconds', args.seconds and L.text(args.seconds) or false)
-  L.hset(tx, tx.root, 'keep_events', args.events and string.format('%.0f', args.events) or false)
-end
-
-function L.disable_journal(tx)
-  L.hset(tx, tx.root, 'journal', '0')
+function L.set_journal(tx, args)
+  L.hset(tx, tx.root, 'journal', args.on and '1' or '0')
+  if args.on then
+    L.hset(tx, tx.root, 'keep_seconds', args.seconds and L.text(args.seconds) or false)
+    L.hset(tx, tx.root, 'keep_events', args.events and string.format('%.0f', args.events) or false)
+  end
 end
 
 function L.prune_events(tx, args)

@@ -44,22 +44,15 @@ function L.current(tx, key)
   return L.message(key, body, L.hget(tx, tx.x, key), L.hget(tx, tx.l, key))
 end
 
--- What Python makes a message of: four values.
-function L.show(tx, reply, key)
-  local at = #reply
-  reply[at + 1], reply[at + 2] = key, L.hget(tx, tx.m, key)
-  reply[at + 3], reply[at + 4] = L.hget(tx, tx.x, key), L.hget(tx, tx.l, key)
-end
-
-function L.show_all(tx, reply, keys)
-  for from = 1, #keys, CHUNK do
-    local part = {unpack(keys, from, math.min(from + CHUNK - 1, #keys))}
-    local bodies, extras, leases = L.fetch(tx.m, part), L.fetch(tx.x, part), L.fetch(tx.l, part)
-    for n = 1, #part do
-      local at = #reply
-      reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = part[n], bodies[n], extras[n], leases[n]
-    end
+-- What Python makes messages of: four values for each.
+function L.show(tx, keys, reply)
+  reply = reply or {}
+  local bodies, extras, leases = L.fetch(tx.m, keys), L.fetch(tx.x, keys), L.fetch(tx.l, keys)
+  for n = 1, #keys do
+    local at = #reply
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = keys[n], bodies[n], extras[n], leases[n]
   end
+  return reply
 end
 
 function L.at(tx, queue)

@@ -1,11 +1,7 @@
 -- Reads: none of them changes anything.
 
-local STATES = {'ready', 'delayed', 'inflight', 'waiting', 'blocked', 'dead', 'expired', 'cancelled'}
-
 function L.get(tx, args)
-  local reply = {}
-  L.show(tx, reply, args.key)
-  return reply
+  return L.show(tx, {args.key})
 end
 
 -- Messages by ascending id behind `after` and up to `last`, of one live state or of all.
@@ -20,8 +16,7 @@ local function by_id(tx, q, state, after, limit, last)
       break
     end
     from = '(' .. keys[#keys]
-    local found = {}
-    L.show_all(tx, found, keys)
+    local found = L.show(tx, keys)
     for n = 1, #found, 4 do
       local packed, lease = found[n + 2], found[n + 3]
       local is = lease and 'inflight' or packed and cmsgpack.unpack(packed).st or 'ready'
@@ -48,9 +43,7 @@ local function by_end(tx, q, state, after, limit)
   if limit ~= 0 then
     keys = call('ZRANGE', q .. state, from, limit > 0 and from + limit - 1 or -1)
   end
-  local reply = {}
-  L.show_all(tx, reply, keys)
-  return reply
+  return L.show(tx, keys)
 end
 
 function L.scan(tx, args)
@@ -85,19 +78,12 @@ function L.run(tx, args)
     local state = leases[n] and 'inflight' or cmsgpack.unpack(extras[n]).st or 'ready'
     counts[state] = (counts[state] or 0) + 1
   end
-  local reply = {tonumber(meta[1]), tonumber(meta[2] or '0')}
-  for n, state in ipairs(STATES) do
-    reply[n + 2] = counts[state] or 0
-  end
-  return reply
+  return {tonumber(meta[1]), tonumber(meta[2] or '0'), unpack(L.in_order(counts))}
 end
 
 function L.run_messages(tx, args)
   local set = tx.root .. ':run:' .. args.run .. ':m'
-  local keys = call('ZRANGEBYLEX', set, args.after and '(' .. args.after or '-', '+', 'LIMIT', 0, args.limit)
-  local reply = {}
-  L.show_all(tx, reply, keys)
-  return reply
+  return L.show(tx, call('ZRANGEBYLEX', set, args.after and '(' .. args.after or '-', '+', 'LIMIT', 0, args.limit))
 end
 
 function L.upstream(tx, args)

@@ -67,12 +67,3 @@ end
 function L.has_outlived(tx, msg)
   return msg.x.ex ~= nil and msg.x.ex <= tx.now and L.is_due(tx, msg)
 end
-
--- The same; then it has left delivery.
-function L.settle_if_outlived(tx, msg)
-  if not L.has_outlived(tx, msg) then
-    return false
-  end
-  L.fall(tx, msg.key, nil)
-  return true
-end

@@ -53,13 +53,17 @@ function L.zscore(tx, key, member)
   return score
 end
 
+-- Tells what is in a field, until the next flush.
+function L.know(tx, key, field, value)
+  tx.known[key] = tx.known[key] or {}
+  tx.known[key][field] = value
+end
+
 -- Looks many fields up in one go, for those who will ask for them one by one.
 function L.prefetch(tx, key, fields)
-  local of = tx.known[key] or {}
   for n, value in ipairs(L.fetch(key, fields)) do
-    of[fields[n]] = value
+    L.know(tx, key, fields[n], value)
   end
-  tx.known[key] = of
 end
 
 -- Calls a command that looks at more of a key than one field.
@@ -109,13 +113,17 @@ local function write(tx, noted, is_set)
   end
 end
 
--- Writes what is noted.
+-- Writes what is new and what is noted.
 function L.flush(tx)
+  if tx.new then
+    L.write_new(tx)
+  end
   if tx.noted then
     write(tx, tx.hashes, false)
     write(tx, tx.sets, true)
-    tx.hashes, tx.sets, tx.known, tx.noted = {}, {}, {}, false
+    tx.hashes, tx.sets, tx.noted = {}, {}, false
   end
+  tx.known, tx.looked = {}, nil
 end
 
 -- Writes pairs of which nothing was there before.
