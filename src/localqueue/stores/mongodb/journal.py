@@ -26,7 +26,7 @@ from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
 from localqueue.stores.engine.port import Note
 from localqueue.stores.engine.row import INFLIGHT, from_json, options_of, to_json
 from localqueue.stores.mongodb.document import Document
-from localqueue.stores.mongodb.reads import Reads
+from localqueue.stores.mongodb.reads import Reads, first_of
 from localqueue.stores.mongodb.transaction import transact
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ class KeepsJournal(Reads):
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})
         with self._call(long=True):
-            found = self.server.database.lq_journal.find(query).sort("_id", 1).limit(limit or 0)
-            entries = list(found) if limit != 0 else []
+            entries = first_of(self.server.database.lq_journal.find(query).sort("_id", 1), limit)
         return [self._event(entry) for entry in entries]
 
     def _event(self, entry: Document) -> JournalEvent:

@@ -89,13 +89,10 @@ class Notifies(Reads):
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> StoreWaiter:
         def check() -> tuple[bool, float]:
-            self._require_open()
             now, next_due = self.now(), rules.NEVER
             for name in queues:
-                queue = self._find_queue(name)
-                if queue is None:
-                    continue
-                with self.server.call():
+                with self._call():
+                    queue = self._number(name)
                     found = gate.look(self.server, queue, worker)
                 if found.paused:
                     continue
@@ -118,13 +115,10 @@ class Notifies(Reads):
 
     def _next_expiry(self, queue: str, now: float) -> float:
         """When the next message that counts against capacity reaches the end of its life."""
-
-        def work(number: int) -> float:
-            query = {"q": number, "s": {"$in": [READY, BLOCKED]}, "due": {"$gt": now}}
-            found = self.server.messages.find(query, {"due": 1}).sort([("due", 1), ("_id", 1)]).limit(1)
-            return next((float(one["due"]) for one in found), rules.NEVER)
-
-        return self._read(queue, work, rules.NEVER)
+        with self._call():
+            query = {"q": self._number(queue), "s": {"$in": [READY, BLOCKED]}, "due": {"$gt": now}}
+            found = self.server.messages.find_one(query, {"due": 1}, sort=[("due", 1), ("_id", 1)])
+        return rules.NEVER if found is None else float(found["due"])
 
     def listen_run(self, run_id: str) -> StoreWaiter:
         return self._waiter(RUN, (_RUNS,), change_of(lambda: self.run(run_id)))

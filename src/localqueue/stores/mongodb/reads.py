@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 from bson.int64 import Int64
 
@@ -21,8 +21,6 @@ from localqueue.stores.mongodb.document import LIVE, Document, stored_message
 from localqueue.stores.mongodb.schema import ALL, CLAIM
 from localqueue.stores.port import STATES, Record, StoredMessage, Subscriptions
 from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
-
-T = TypeVar("T")
 
 MESSAGES = {"_id": {"$gt": Int64(0)}}  # not the barrier of a paused queue
 
@@ -121,6 +119,11 @@ def _oldest_ready(server: Server, queue: int) -> float:
     return oldest
 
 
+def first_of(found: Any, limit: int | None) -> list[Document]:
+    """So many of what was found, or all. To the server 0 means all."""
+    return [] if limit == 0 else list(found.limit(limit or 0))
+
+
 def as_record(document: Document) -> Record:
     return Record(document["k"], document["key"], document["v"], int(document["version"]), document["at"])
 
@@ -159,31 +162,23 @@ class Reads(EngineStore):
         self._require_open()
         return self.server.long_read() if long else self.server.call()
 
-    def _read(self, name: str, work: Callable[[int], T], missing: T, *, long: bool = False) -> T:
-        """Read about a queue."""
-        with self._call(long=long):
-            queue = self._find_queue(name)
-            return missing if queue is None else work(queue)
+    def _number(self, name: str) -> int:
+        """The number of a queue, or 0, under which nothing is found."""
+        return self._find_queue(name) or 0
 
     # messages
 
     def get(self, queue: str, message_id: str) -> StoredMessage | None:
-        key = self.ids.key_of(message_id)
-
-        def work(number: int) -> StoredMessage | None:
-            found = None if key is None else self.server.messages.find_one({"_id": Int64(key), "q": number})
-            return None if found is None else stored_message(self.ids, found, queue)
-
-        return self._read(queue, work, None)
+        with self._call():
+            mine = {"_id": Int64(self.ids.key_of(message_id) or 0), "q": self._number(queue)}
+            found = self.server.messages.find_one(mine)
+        return None if found is None else stored_message(self.ids, found, queue)
 
     def _count(self, queue: str, *states: int) -> int:
         now = self.now()
-
-        def work(number: int) -> int:
-            counts = _counts(_ask(self.server, number, now))
-            return sum(counts[state] for state in states)
-
-        return self._read(queue, work, 0)
+        with self._call():
+            counts = _counts(_ask(self.server, self._number(queue), now))
+        return sum(counts[state] for state in states)
 
     def qsize(self, queue: str) -> int:
         return self._count(queue, READY)
@@ -193,45 +188,38 @@ class Reads(EngineStore):
 
     def stats(self, queue: str) -> QueueStats:
         now = self.now()
-        return self._read(queue, lambda number: _stats(self.server, number, now), QueueStats())
+        with self._call():
+            return _stats(self.server, self._number(queue), now)
 
     def _scan(
         self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
     ) -> list[StoredMessage]:
-        def work(number: int) -> list[StoredMessage]:
-            query = self._scanned(number, state, after, last)
-            if limit == 0 or query is None:
-                return []
-            order = [("_id", 1)] if state is None or CODE[state] < DEAD else [("e", 1), ("_id", 1)]
-            found = self.server.in_snapshot(self.server.messages).find(query).sort(order).limit(limit or 0)
-            return [stored_message(self.ids, document, queue) for document in found]
-
-        return self._read(queue, work, [], long=True)
-
-    def _scanned(self, queue: int, state: str | None, after: str | None, last: int | None) -> Document | None:
-        """What a scan looks for; None when nothing can be behind `after`."""
-        query: Document = {"q": queue} if state is None else {"q": queue, "s": CODE[state]}
-        behind = Int64((after and self.ids.key_of(after)) or 0)
-        if state is None or CODE[state] < DEAD:
-            query["_id"] = {"$gt": behind} | ({} if last is None else {"$lte": Int64(last)})
-        elif after is not None:
-            seen = self.server.messages.find_one({"_id": behind}, {"e": 1})
-            if seen is None or seen.get("e") is None:
-                return None
-            query["$or"] = [{"e": {"$gt": seen["e"]}}, {"e": seen["e"], "_id": {"$gt": behind}}]
-        return query
+        query: Document = {} if state is None else {"s": CODE[state]}
+        behind, order = Int64((after and self.ids.key_of(after)) or 0), [("_id", 1)]
+        with self._call(long=True):
+            query["q"] = self._number(queue)
+            if state is None or CODE[state] < DEAD:
+                query["_id"] = {"$gt": behind} | ({} if last is None else {"$lte": Int64(last)})
+            else:
+                order = [("e", 1), *order]
+                if after is not None:
+                    seen = self.server.messages.find_one({"_id": behind}, {"e": 1}) or {}
+                    if seen.get("e") is None:
+                        return []
+                    query["$or"] = [{"e": {"$gt": seen["e"]}}, {"e": seen["e"], "_id": {"$gt": behind}}]
+            found = first_of(self.server.in_snapshot(self.server.messages).find(query).sort(order), limit)
+        return [stored_message(self.ids, document, queue) for document in found]
 
     def _prunable(self, queue: int, state: int, until: float) -> int:
-        with self.server.call():
+        with self._call():
             return int(self.server.messages.count_documents({"q": queue, "s": state, "e": {"$lte": until}}))
 
     def _splits(self, queue: str, parts: int) -> list[str]:
         """By steps over an index, which the server takes without looking at a message."""
-
-        def work(number: int) -> list[str]:
-            messages = self.server.messages
-            mine = {"q": number} | MESSAGES
-            newest = next(messages.find(mine, {"_id": 1}, hint=ALL).sort("_id", -1).limit(1), None)
+        messages = self.server.messages
+        with self._call(long=True):
+            number = self._number(queue)
+            newest = messages.find_one({"q": number} | MESSAGES, {"_id": 1}, sort=[("_id", -1)], hint=ALL)
             if newest is None:
                 return []
             end = {"$lte": newest["_id"]}
@@ -242,28 +230,22 @@ class Reads(EngineStore):
                 behind = {"q": number, "_id": {"$gt": found[-1] if found else Int64(0)} | end}
                 step = messages.find(behind, {"_id": 1}, hint=ALL).sort("_id", 1).skip(here - before - 1).limit(1)
                 found += [one["_id"] for one in step]
-            return [self.ids.id_of(key) for key in dict.fromkeys([*found, newest["_id"]])]
-
-        return self._read(queue, work, [], long=True)
+        return [self.ids.id_of(key) for key in dict.fromkeys([*found, newest["_id"]])]
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
-        key = self.ids.key_of(message_id)
-
-        def work(number: int) -> list[str]:
-            mine = {"_id": Int64(key or 0), "q": number}
+        with self._call():
+            mine = {"_id": Int64(self.ids.key_of(message_id) or 0), "q": self._number(queue)}
             if self.server.messages.find_one(mine, {"_id": 1}) is None:
                 return []
             found = self.server.database.lq_edges.find({"d": mine["_id"]}).sort("u", 1)
             return [self.ids.id_of(edge["u"]) for edge in found]
-
-        return self._read(queue, work, [])
 
     # runs
 
     def runs(self, *, after: str = "", limit: int | None = None) -> list[str]:
         with self._call(long=True):
             found = self.server.database.lq_runs.find({"n": self.namespace_id, "name": {"$gt": after}}, {"name": 1})
-            return [row["name"] for row in found.sort("name", 1).limit(limit or 0)] if limit != 0 else []
+            return [row["name"] for row in first_of(found.sort("name", 1), limit)]
 
     def run(self, run_id: str) -> RunStats | None:
         named, mine = {"n": self.namespace_id, "name": run_id}, {"n": self.namespace_id, "r": run_id}
@@ -287,8 +269,7 @@ class Reads(EngineStore):
         behind = Int64((after and self.ids.key_of(after)) or 0)
         query = {"n": self.namespace_id, "r": run_id, "_id": {"$gt": behind}}
         with self._call(long=True):
-            found = self.server.in_snapshot(self.server.messages).find(query).sort("_id", 1).limit(limit or 0)
-            documents = list(found) if limit != 0 else []
+            documents = first_of(self.server.in_snapshot(self.server.messages).find(query).sort("_id", 1), limit)
         return [stored_message(self.ids, one, self.name_of_queue(one["q"])) for one in documents]
 
     # records and queues
@@ -304,7 +285,7 @@ class Reads(EngineStore):
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
         with self._call():
             found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$gt": after}})
-            return [as_record(document) for document in found.sort("key", 1).limit(limit or 0)] if limit != 0 else []
+            return [as_record(document) for document in first_of(found.sort("key", 1), limit)]
 
     def queues(self) -> list[str]:
         with self._call():
@@ -312,7 +293,8 @@ class Reads(EngineStore):
 
     def _queue(self, name: str) -> Document:
         """What is known of a queue."""
-        return self._read(name, lambda number: self.server.queues.find_one({"_id": number}) or {}, {})
+        with self._call():
+            return self.server.queues.find_one({"_id": self._number(name)}) or {}
 
     def subscriptions(self, topic: str) -> Subscriptions:
         row = self._queue(topic)
