@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Of a message whose ack sets nothing else free and is of no interest to a journal.
 _NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
+_MOST_FOLLOWED = 10_000
 
 
 # putting
@@ -92,6 +93,8 @@ def claim(store: MongoDBQueueStore, queue: int, request: LeaseRequest, now: floa
                 found = front(store, queue, request, now)
                 claimed = take(store, queue, found, update)
         if claimed or not found:  # else others were quicker with all of them
+            if len(store.followed) < _MOST_FOLLOWED:
+                store.followed.update(one["_id"] for one in claimed if not _NOTHING_FOLLOWS.keys().isdisjoint(one))
             return claimed
 
 
@@ -168,10 +171,18 @@ def renew(store: MongoDBQueueStore, leases: Sequence[Lease], timeout: float) -> 
 # acking
 
 
+def _is_followed(store: MongoDBQueueStore, keys: Sequence[int]) -> bool:
+    """Whether it is known that one of these takes a transaction to ack, which saves a try that would be in vain."""
+    if store.followed.isdisjoint(keys):
+        return False
+    store.followed.difference_update(keys)
+    return True
+
+
 def ack_one(store: MongoDBQueueStore, name: str, message_id: str, token: int | None) -> bool:
     """Whether it was acked; if not, it may still take a transaction."""
     key, queue = store.ids.key_of(message_id), store._find_queue(name)
-    if key is None or queue is None:
+    if key is None or queue is None or _is_followed(store, (key,)):
         return False
     query = {"_id": Int64(key), "q": queue, "s": INFLIGHT, "a": token, **_NOTHING_FOLLOWS}
     with store.server.call():
@@ -190,6 +201,8 @@ def ack_all(store: MongoDBQueueStore, settles: Sequence[Settle]) -> bool:
     if len(settles) == 1:
         return ack_one(store, settles[0].queue, settles[0].id, settles[0].token)
     groups = grouped(((store._find_queue(one.queue), one.token), store.ids.key_of(one.id) or 0) for one in settles)
+    if _is_followed(store, [key for keys in groups.values() for key in keys]):
+        return False
 
     def work(session: Any) -> None:
         for (queue, token), keys in groups.items():

@@ -90,6 +90,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             raise
         self.ids = Mint(secret)
         self._queue_names: dict[int, str] = {}
+        self.followed: set[int] = set()  # messages whose acks take a transaction, as far as is known
         self.journalled = False  # as far as is known: the server knows better, see journal.py
         self.ears = Ears(self.server, self.namespace_id, read_only=read_only)
         self._finalizer = weakref.finalize(self, _let_go, self.ears, self.server)
