@@ -5,7 +5,8 @@ python benchmarks/keyed_batches.py postgres|redis|mongodb     on a private serve
 
 The messages are made before the clock is read: it is the store that is measured. Kinds take turns, each on an emptied
 queue, the first round is thrown away, and a ratio is taken within a round. `plain` is `put_batch`, everything else
-`commit(Changes(enqueue=[...]))`.
+`commit(Changes(enqueue=[...]))`. Then the same as an application sees it: `put_many` of dicts, which are checked and
+encoded, against `put_many` without options.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from localqueue import PersistentQueue
+from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores import open_store
 from localqueue.stores.port import Changes, Limit, NewMessage, QueueStore
 
@@ -39,6 +43,15 @@ OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
     "a run": lambda n: {"run_id": "bench"},
     "capacity": lambda n: {},
     "after= the one before": lambda n: {},
+}
+
+
+#: what a `put_many` has beside its items
+CALLS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "put_many": lambda size: {},
+    "put_many, dedupe keys": lambda size: {"dedupe_keys": [f"order-{n}" for n in range(size)]},
+    "put_many, an ordering key": lambda size: {"ordering_key": "customer"},
+    "put_many, a delay": lambda size: {"delay": 60.0},
 }
 
 
@@ -91,29 +104,50 @@ def keyed(store: QueueStore, kind: str, size: int) -> float:
     return time.perf_counter() - began
 
 
-def measure(store: QueueStore, kinds: list[str], size: int, rounds: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {kind: [] for kind in ("plain", *kinds)}
+def called(store: QueueStore, kind: str, size: int) -> float:
+    queue: PersistentQueue[Any] = PersistentQueue(QUEUE, store=store, ordering_policy=PerKeyFifoOrdering())
+    items, options = [{"n": n, "text": "x" * 90} for n in range(size)], CALLS[kind](size)
+    began = time.perf_counter()
+    queue.put_many(items, **options)
+    return time.perf_counter() - began
+
+
+def measure(store: QueueStore, work: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each round; the first kind is what the others are compared with."""
+    seconds: dict[str, list[float]] = {kind: [] for kind in work}
     for number in range(rounds + 1):
-        for kind in list(seconds)[:: -1 if number % 2 else 1]:
-            took = plain(store, size) if kind == "plain" else keyed(store, kind, size)
+        for kind in list(work)[:: -1 if number % 2 else 1]:
+            took = work[kind]()
             store.purge(QUEUE)
             if number:
                 seconds[kind].append(took)
     return seconds
 
 
+def show(size: int, seconds: dict[str, list[float]]) -> None:
+    base = next(iter(seconds.values()))
+    for kind, taken in seconds.items():
+        ratio = statistics.median(one / mine for one, mine in zip(base, taken, strict=True))
+        missed = "  below the goal" if ratio < GOAL else ""
+        print(f"{kind:34}{size / statistics.median(taken):12,.0f}{ratio:10.2f}{missed}")
+
+
 def main() -> None:
     arguments = parse()
-    wanted = arguments.only.split(",")
-    kinds = [kind for kind in OPTIONS if any(part in kind for part in wanted)]
+    size, rounds, wanted = arguments.size, arguments.rounds, arguments.only.split(",")
+
+    def chosen(kinds: Iterable[str], run: Callable[[QueueStore, str, int], float]) -> dict[str, Callable[[], float]]:
+        some = [kind for kind in kinds if any(part in kind for part in wanted)]
+        return {kind: partial(run, store, kind, size) for kind in some}
+
     with opened(arguments.store) as store:
-        seconds = measure(store, kinds, arguments.size, arguments.rounds)
-    print(f"{arguments.store}: {arguments.size} messages a batch, medians of {arguments.rounds} rounds\n")
+        at_the_port = {"plain": partial(plain, store, size)} | chosen(OPTIONS, keyed)
+        by_calls = {"put_many": partial(called, store, "put_many", size)} | chosen(list(CALLS)[1:], called)
+        port, calls = measure(store, at_the_port, rounds), measure(store, by_calls, rounds)
+    print(f"{arguments.store}: {size} messages a batch, medians of {rounds} rounds\n")
     print(f"{'':34}{'messages/s':>12}{'of plain':>10}")
-    for kind, taken in seconds.items():
-        ratio = statistics.median(base / one for base, one in zip(seconds["plain"], taken, strict=True))
-        missed = "  below the goal" if ratio < GOAL else ""
-        print(f"{kind:34}{arguments.size / statistics.median(taken):12,.0f}{ratio:10.2f}{missed}")
+    show(size, port)
+    show(size, calls)
 
 
 if __name__ == "__main__":
