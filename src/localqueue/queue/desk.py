@@ -172,7 +172,7 @@ class Desk:
         """Several with the same options, and a dedupe key, or None, for each. `timeout` is checked in its turn."""
         check_put_options(
             self.configuration,
-            dict.fromkeys(dedupe_keys),
+            dedupe_keys,
             delay=delay,
             priority=priority,
             ttl=ttl,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from localqueue.message import QueueMessage
@@ -33,7 +33,7 @@ class PutOptions(BatchOptions, total=False):
 
 def check_put_options(
     configuration: Configuration,
-    dedupe_keys: Iterable[str | None],
+    dedupe_keys: Sequence[str | None],
     *,
     delay: float,
     priority: int,
@@ -44,13 +44,13 @@ def check_put_options(
     """Refuse options that the queue's policies do not support."""
     if type(delay) is not float or delay:
         check_delay(delay)
-    for dedupe_key in dedupe_keys:
-        if dedupe_key is not None:
-            check_key("dedupe_key", dedupe_key)
-            if not configuration.deduplication_policy.deduplication:
-                raise ValueError("dedupe_key is not supported by the active deduplication_policy")
-        elif getattr(configuration.delivery_policy, "requires_dedupe_key", False):
-            raise ValueError("dedupe_key is required by the active delivery_policy")
+    keys = [key for key in dedupe_keys if key is not None]
+    if keys:
+        _check_keys("dedupe_key", keys)
+        if not configuration.deduplication_policy.deduplication:
+            raise ValueError("dedupe_key is not supported by the active deduplication_policy")
+    if len(keys) < len(dedupe_keys) and getattr(configuration.delivery_policy, "requires_dedupe_key", False):
+        raise ValueError("dedupe_key is required by the active delivery_policy")
     if priority != 0 or type(priority) is not int:
         _check_priority(configuration, priority)
     if ttl is not None and not check_seconds("ttl", ttl) > 0:
@@ -104,6 +104,13 @@ def _check_priority(configuration: Configuration, priority: int) -> None:
         raise ValueError(f"priority cannot be greater than {_LARGEST_PRIORITY}, this one is {priority}")
     if priority > 0 and not configuration.ordering_policy.priority_before_sequence:
         raise ValueError("priority requires PriorityOrdering")
+
+
+def _check_keys(name: str, keys: Sequence[str]) -> None:
+    """All at once, if they are plain; one by one where one of them may be wrong."""
+    if not (set(map(type, keys)) == {str} and all(keys) and "".join(keys).isascii()):
+        for key in keys:
+            check_key(name, key)
 
 
 def check_key(name: str, key: str) -> None:
