@@ -188,7 +188,7 @@ class DictRows:
             self.journal(note)
 
     def write_batch(self, batch: Batch) -> None:
-        self.write(Writes(inserts=batch.inserts()), batch.now)
+        self.write(Writes(inserts=list(batch.inserts())), batch.now)
 
     def journal(self, note: Note) -> None:
         row, new, options = note.row, note.message, None

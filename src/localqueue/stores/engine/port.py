@@ -7,7 +7,7 @@ decides, nobody else may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -75,23 +75,19 @@ class Batch(NamedTuple):
     messages: Sequence[NewMessage]
     queues: Mapping[str, int]
     now: float
-    columns: Sequence[Sequence[Any]] = ()
+    columns: Sequence[Sequence[Any]]
 
-    def inserts(self) -> list[Insert]:
-        """The same, for a store that has no shorter way to write them."""
+    def inserts(self) -> Iterator[Insert]:
+        """The same, one by one, for a store that has no shorter way to write them."""
         now = self.now
-        return [
-            Insert(
-                Row(
-                    key, self.queues[one.queue], state, one.priority, now, now + one.delay, 0,
-                    None if one.ttl is None else now + one.ttl,
-                    ordering_key=one.ordering_key,
-                    dedupe_key=one.dedupe_key,
-                ),
-                one,
-            )
-            for key, state, one in zip(self.keys, self.states, self.messages, strict=True)
-        ]  # fmt: skip
+        for key, state, one in zip(self.keys, self.states, self.messages, strict=True):
+            row = Row(
+                key, self.queues[one.queue], state, one.priority, now, now + one.delay, 0,
+                None if one.ttl is None else now + one.ttl,
+                ordering_key=one.ordering_key,
+                dedupe_key=one.dedupe_key,
+            )  # fmt: skip
+            yield Insert(row, one)
 
 
 class Note(NamedTuple):

@@ -30,7 +30,6 @@ from localqueue.stores.port import (
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
 
-_A_PART = 1000  # rows of a batch that are at hand at a time
 _LARGEST = 1 << 63
 
 
@@ -182,12 +181,8 @@ class LMDBRows(Reads):
             self.note(writes.notes)
 
     def write_batch(self, batch: Batch) -> None:
-        """In pieces, so that not all rows of a very large one are there at a time."""
-        for at in range(0, len(batch.keys), _A_PART):
-            piece = slice(at, at + _A_PART)
-            part = Batch(batch.keys[piece], batch.states[piece], batch.messages[piece], batch.queues, batch.now)
-            for row, message in part.inserts():
-                self.insert(row, message)
+        for row, message in batch.inserts():
+            self.insert(row, message)
 
     def note(self, notes: Sequence[Note]) -> None:
         """Append to the journal."""

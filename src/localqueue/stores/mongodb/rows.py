@@ -60,9 +60,8 @@ class MongoRows:
     looks at the switch.
     """
 
-    guards_dedupe_keys = False
-
-    def __init__(self, store: MongoDBQueueStore, session: Any) -> None:
+    def __init__(self, store: MongoDBQueueStore, session: Any, *, guarded: bool) -> None:
+        self.guards_dedupe_keys = guarded  # by an index: a key that is taken has the transaction begin anew
         self.store = store
         self.ids = store.ids
         self.session = session

@@ -246,9 +246,12 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
     def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
         self._require_usable()
         seen = self._watched.seen
+        guarded = True
 
         def run(session: Any) -> tuple[T, Unit, MongoRows, list[Transition]]:
-            rows = MongoRows(self, session)
+            nonlocal guarded
+            rows = MongoRows(self, session, guarded=guarded)
+            guarded = False  # it may be a dedupe key for which it begins anew
             unit = Unit(rows, self.now(), observed=seen is not None)
             result = work(unit)
             transitions = unit.finish()

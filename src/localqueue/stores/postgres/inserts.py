@@ -43,9 +43,7 @@ def message_columns(inserts: Sequence[Insert]) -> dict[str, Sequence[Any]]:
 def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
     """The columns of a batch that are not what they are by default."""
     now, count = batch.now, len(batch.keys)
-    _, names, payloads, codecs, delays, priorities, dedupe_keys, ordering_keys, lives, headers, *_ = zip(
-        *batch.messages, strict=True
-    )
+    _, names, payloads, codecs, delays, priorities, dedupe_keys, ordering_keys, lives, headers, *_ = batch.columns
     if not _is_empty(dedupe_keys) and len({*dedupe_keys, None}) <= count - dedupe_keys.count(None):
         raise KeyTaken  # perhaps only in another queue, which the ordinary way finds out
     data, are_text = raw_payloads(payloads)

@@ -81,7 +81,6 @@ class PostgresRows:
     """
 
     journalled = False  # triggers write the journal
-    guards_dedupe_keys = False
 
     def __init__(
         self, store: Writer, connection: Any, now: float, held: set[int] | None, *, guarded: bool = True
@@ -361,7 +360,7 @@ class PostgresRows:
 
     def write_batch(self, batch: Batch) -> None:
         if len(batch.keys) < COPY_FROM:
-            self._insert(batch.inserts())
+            self._insert(list(batch.inserts()))
         else:
             self.copy(batch_columns(batch))
 
