@@ -33,6 +33,8 @@ def main() -> int:
             if found is not None:
                 disagreed += 1
                 print(f"round {number}: {found}\n", flush=True)
+            if number % 50 == 0:
+                print(f"until round {number}: {disagreed} disagreed", file=sys.stderr, flush=True)
     took = time.monotonic() - began
     print(f"{disagreed} of {given.rounds} rounds disagreed ({', '.join(kinds)}; {took:.0f} s)")
     return 1 if disagreed else 0
