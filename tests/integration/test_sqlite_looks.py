@@ -20,7 +20,7 @@ from localqueue.stores.sqlite.onlooker import Onlooker
 from localqueue.stores.sqlite.schema import current_version
 from localqueue.stores.url import open_store
 from tests.crash.children import Child
-from tests.integration.test_sqlite_read_only import become_nobody
+from tests.processes import become_nobody
 
 pytestmark = pytest.mark.multiprocess
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,10 +14,9 @@ import pytest
 from localqueue.errors import QueueStoreError, QueueStoreReadOnlyError
 from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.crash.children import Child
+from tests.processes import become_nobody
 
 pytestmark = pytest.mark.multiprocess
-
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -38,13 +36,6 @@ def path(folder: Path) -> Path:
     with SQLiteQueueStore(path) as store:
         store.put_one("jobs", "kept", None)
     return path
-
-
-def become_nobody() -> None:
-    if os.getuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
 
 
 def open_and_put(connection: Connection, path: str) -> None:

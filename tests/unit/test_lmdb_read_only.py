@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,11 +15,10 @@ from localqueue.errors import QueueStoreError, QueueStoreMissingError, QueueStor
 from localqueue.stores.lmdb import LMDBQueueStore, schema
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, RecordWrite
 from localqueue.stores.url import open_store
-from tests.processes import context
+from tests.processes import become_nobody, context
 
 lmdb = pytest.importorskip("lmdb")
 
-NOBODY = 65534
 DEADLINE = 60.0
 
 
@@ -166,10 +164,7 @@ def test_who_looks_sees_what_others_of_the_process_write(path: Path, looks_first
 
 def scan_as_nobody(connection: Connection, path: str) -> None:
     """Report what a user sees who may not write there, twice: the second time others have written in between."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    become_nobody()
     with look(Path(path)) as store:
         for _ in range(2):
             connection.send([message.payload for message in store.scan("jobs")])

@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,10 +133,12 @@ class Environment:
                 Path(self.path).mkdir(parents=True, exist_ok=True)
             self._listed = self.writing or os.access(Path(self.path, "lock.mdb"), os.W_OK)
             self._lock_file = self._open_lock_file()
-            self._handle = self.driver.open(
-                self.path, map_size=self._map_size, sync=self.sync, meminit=False, max_dbs=0, max_readers=MAX_READERS,
-                readonly=not self.writing, create=self.writing, lock=self._listed,
-            )  # fmt: skip
+            while self._handle is None:
+                with suppress(self.driver.MapResizedError):  # another process has grown it while it was opened
+                    self._handle = self.driver.open(
+                        self.path, map_size=self._map_size, sync=self.sync, meminit=False, max_dbs=0,
+                        max_readers=MAX_READERS, readonly=not self.writing, create=self.writing, lock=self._listed,
+                    )  # fmt: skip
             self._handle.reader_check()  # frees the slots of processes that were killed
             self._cover_end()
         except BaseException as error:

@@ -27,7 +27,7 @@ from localqueue.stores.postgres.connection import Calls
 from localqueue.stores.stats import Held, KnownWorker, queue_stats
 
 _PAGES_OF_A_PART = 100  # by which the ends of a range are found
-_SAMPLE_OF_A_PART = 500  # messages: with fewer on those pages, all of the queue are looked at
+_SAMPLE_OF_A_PART = 2000  # messages, some dozens to a page: with fewer on those pages, all of the queue are looked at
 _ALL = 2**62  # more messages than there are
 Execute = Callable[..., Any]
 
