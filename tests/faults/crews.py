@@ -142,10 +142,11 @@ def restart(server: Any, store: Any, how: str) -> dict[str, float]:
         getattr(server, how)()
         outage.set()
         eventually(lambda: all(complaints.by_queue[crew.name] >= _OFTEN for crew in crews))
+        down = time.monotonic()
         server.start()
-        back = time.monotonic()
-        eventually(lambda: all(crew.first_ack_since(back) < float("inf") for crew in crews))
+        back = time.monotonic() - down  # by then some may have gone on, and be done
+        eventually(lambda: all(crew.first_ack_since(down) < float("inf") for crew in crews))
         eventually(lambda: all(crew.queue.stats().total == 0 for crew in crews))
     for crew in crews:
         crew.assert_settled_once()
-    return {crew.name: crew.first_ack_since(back) for crew in crews}
+    return {crew.name: max(0.0, crew.first_ack_since(down) - back) for crew in crews}
