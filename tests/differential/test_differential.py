@@ -22,6 +22,7 @@ from tests.differential.stores import KINDS, openers
 ROUNDS = int(os.environ.get("LOCALQUEUE_ROUNDS", "4"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
 def test_files_and_memory_do_not_disagree(number: int, tmp_path: Path) -> None:
     found = differ(openers(("memory", "sqlite", "lmdb"), tmp_path), seed=f"files/{number}", length=80)
@@ -92,6 +93,7 @@ def test_a_round_is_repeated_by_its_seed() -> None:
     assert told("a") == told("a") != told("b")
 
 
+@pytest.mark.slow
 def test_every_verb_that_changes_a_store_is_told() -> None:
     told: set[str] = set()
 

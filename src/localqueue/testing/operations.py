@@ -98,6 +98,7 @@ class OperationsContract:
         assert store.prune("jobs", state="expired", older_than=0) == 0
         assert_sound(store)
 
+    @pytest.mark.slow
     def test_what_concerns_thousands_of_messages_reaches_all_of_them(self, store: QueueStore) -> None:
         ids, count = store.mint(5_500), 5_500
         new = [NewMessage(one, "jobs", "x", dedupe_key=one, run_id="r") for one in ids]
