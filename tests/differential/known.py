@@ -113,4 +113,10 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
         _lease(),
         Operation("ack_one", ("one", "#1", 1)),
     ],
+    "an edge of a commit whose ack is refused": [
+        _put("#1"),
+        _put("#2", after=("#1",)),
+        _put("#3"),
+        Operation("commit", (Changes(edges=[Edge("#3", "#2")], settle=[Settle("one", "#4", "ack", token=1)]),)),
+    ],
 }

@@ -65,7 +65,7 @@ end
 -- first. Only what comes before the lease can be refused.
 local function commit(tx, args)
   local edges, settles, records, acks = args.edges or {}, args.settle or {}, args.records or {}, args.acks
-  if args.batch or #edges + #settles + #records > 1 then
+  if args.batch or #edges > 0 or #settles + #records > 1 then
     tx.undo = {}
   end
   if args.records_first then
