@@ -119,4 +119,10 @@ ONCE_DISAGREED: dict[str, list[Operation]] = {
         _put("#3"),
         Operation("commit", (Changes(edges=[Edge("#3", "#2")], settle=[Settle("one", "#4", "ack", token=1)]),)),
     ],
+    "an edge that is there already, of a message that was purged": [
+        _put("#1"),
+        _put("#2", queue="two", after=("#1",)),
+        Operation("purge", ("one",)),
+        Operation("commit", (Changes(edges=[Edge("#1", "#2")]),)),
+    ],
 }

@@ -1,6 +1,6 @@
 -- Messages that come after messages.
 
--- Adds an edge that is not there yet; whether the upstream is still to be acked.
+-- Adds an edge; whether the upstream is still to be acked.
 local function add_edge(tx, upstream, dependent)
   if upstream == '' then
     L.refuse('UnknownMessage', dependent, '')
@@ -67,7 +67,7 @@ function L.add_edges(tx, edges)
       L.refuse('CircularDependency', n)
     end
     local is_there = L.zscore(tx, tx.root .. ':up', upstream .. dependent)
-    if not is_there and add_edge(tx, upstream, dependent) then
+    if add_edge(tx, upstream, dependent) and not is_there then
       msg.x.wo = (msg.x.wo or 0) + 1
       L.save(tx, msg)
     end
