@@ -338,6 +338,22 @@ def test_processes_follow_each_other_when_the_map_grows(open_store: Open, path: 
     assert store.check().ok
 
 
+def test_a_map_that_another_process_grows_while_it_is_opened_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, tries = lmdb.open, iter([lmdb.MapResizedError("grown meanwhile")])
+
+    def open_late(*arguments: Any, **options: Any) -> Any:
+        for error in tries:
+            raise error
+        return opened(*arguments, **options)
+
+    monkeypatch.setattr(lmdb, "open", open_late)
+    with LMDBQueueStore(path) as store:
+        store.put_one("jobs", "x", None)
+        assert (store.qsize("jobs"), next(tries, None)) == (1, None)
+
+
 @pytest.mark.parametrize("first", ["power", "process"])
 def test_threads_commit_together_with_power_durability(open_store: Open, first: str) -> None:
     open_store(durability=first, namespace="first")
