@@ -61,7 +61,7 @@ def run(args: list[str]) -> int:
         code = command.main(args=args, prog_name="localqueue", standalone_mode=False)
         flush()
     except Exception as error:
-        code = report(error)
+        code = report(error, args)
         if not isinstance(error, ReaderGone):
             try:
                 flush()

@@ -1,14 +1,18 @@
-"""The config file: a YAML mapping of a few defaults."""
+"""The config file: a YAML mapping of a few defaults. It may hold a password: only its owner reads the file, and what is
+wrong in it is named without a value."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict, dataclass, fields, replace
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from localqueue.cli.errors import Mistake
+from localqueue.stores import address
 
 
 def config_path() -> Path:
@@ -22,7 +26,7 @@ class Config:
     """Defaults for options that were not given. None means that the file does not say."""
 
     store_path: str | None = None
-    store_url: str | None = None
+    store_url: str | None = field(default=None, repr=False)
     namespace: str | None = None
     retry_store_path: str | None = None
     idempotency_store_path: str | None = None
@@ -45,11 +49,11 @@ class Config:
         try:
             found = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise Mistake(f"config file {path} is not valid YAML: {error}") from None
+            raise Mistake(f"config file {path} is not valid YAML{_place(error)}") from None
         if found is None:
             return cls()
         if not isinstance(found, dict):
-            raise Mistake(f"config file {path} must be a mapping of keys to values, not {found!r}")
+            raise Mistake(f"config file {path} must be a mapping of keys to values, not {_kind(found)}")
         try:
             return cls().with_values(found)
         except ValueError as error:
@@ -63,13 +67,17 @@ class Config:
         return changed
 
     def save(self) -> Path:
-        """Write the file as a whole: a reader sees the old one or the new one."""
+        """Write the file as a whole, for its owner alone: a reader sees the old one or the new one."""
         import yaml
 
         path = config_path()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(PermissionError):  # the directory of somebody else
+            path.parent.chmod(0o700)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
+            unfinished.touch(mode=0o600)
+            unfinished.chmod(0o600)
             unfinished.write_text(yaml.safe_dump(self.as_dict(), allow_unicode=True), encoding="utf-8")
             unfinished.replace(path)
         finally:
@@ -79,13 +87,34 @@ class Config:
     def as_dict(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
+    def shown(self) -> dict[str, Any]:
+        """The same for everybody to see."""
+        hidden = {} if self.store_url is None else {"store_url": address.shown(self.store_url)}
+        return {**self.as_dict(), **hidden}
 
-KEYS = tuple(field.name for field in fields(Config))
+
+KEYS = tuple(one.name for one in fields(Config))
+
+
+def unknown(key: Any) -> str:
+    """That a key is not one of the file's; what does not look like a key may be a value."""
+    shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "..."
+    return f"unsupported config key: {shown}; use one of {', '.join(KEYS)}"
+
+
+def _place(error: Exception) -> str:
+    """Where the file is wrong; the error itself quotes the line."""
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f": see line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _kind(value: Any) -> str:
+    return "an empty text" if value == "" else f"a value of type {type(value).__name__}"
 
 
 def _known(key: Any) -> str:
     if key not in KEYS:
-        raise ValueError(f"unsupported config key: {key}; use one of {', '.join(KEYS)}")
+        raise ValueError(unknown(key))
     return str(key)
 
 
@@ -94,12 +123,14 @@ def _checked(key: str, value: Any) -> Any:
         return None
     if not key.endswith("_seconds"):
         if not isinstance(value, str) or not value:
-            raise ValueError(f"{key} must be a text that is not empty, not {value!r}")
+            raise ValueError(f"{key} must be a text that is not empty, not {_kind(value)}")
+        if key.endswith("_path"):
+            address.require_path(value)
         return value
     try:
         seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError(f"{key} must be a number of seconds, zero or more, not {value!r}")
+        raise ValueError(f"{key} must be a number of seconds, zero or more, not {address.shown(str(value))!r}")
     return seconds

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from localqueue.cli.command import add, family
-from localqueue.cli.config import KEYS, Config, config_path
+from localqueue.cli.config import KEYS, Config, config_path, unknown
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.output import Output, write
 
@@ -29,8 +29,8 @@ def path() -> None:
 
 
 def show(out: Output) -> None:
-    """Print what the config file sets."""
-    out.facts(Config.load().as_dict())
+    """Print what the config file sets, without the password of a store."""
+    out.facts(Config.load().shown())
 
 
 def init(
@@ -74,11 +74,11 @@ def unset(key: Key, out: Output) -> None:
 
 def _change(key: str, value: Any, out: Output) -> None:
     if key not in KEYS:
-        raise CommandFailed(f"unsupported config key: {key}; use one of {', '.join(KEYS)}")
+        raise CommandFailed(unknown(key))
     current = Config.load()
     try:
         config = current.with_values({key: value})
     except ValueError as error:
         raise Mistake(str(error)) from None
     config.save()
-    out.facts(config.as_dict())
+    out.facts(config.shown())

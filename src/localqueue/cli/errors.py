@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 
 from localqueue.errors import IncompatiblePolicies, PayloadError, QueueError, QueueStoreError
+from localqueue.stores.address import conceal
 
 OK = 0
 NEGATIVE = 1
@@ -33,18 +35,24 @@ class ReaderGone(Exception):
     """Whoever read our output has closed the pipe."""
 
 
-def report(error: Exception) -> int:
-    """Say on stderr what went wrong, in one line; the exit code."""
+def report(error: Exception, given: Sequence[str] = ()) -> int:
+    """Say on stderr what went wrong, in one line; the exit code. `given` is the command line, which it may repeat."""
     if isinstance(error, ReaderGone):
         _write_no_more()
         return CLOSED_PIPE
-    if os.environ.get("LOCALQUEUE_TRACEBACK"):
+    if os.environ.get("LOCALQUEUE_TRACEBACK") and not _is_usage(error):
         import traceback
 
-        traceback.print_exception(error)
+        say(_concealed("".join(traceback.format_exception(error)).rstrip(), given))
     message, code = describe(error)
-    say(" ".join(message.split()))
+    say(" ".join(_concealed(message, given).split()))
     return code
+
+
+def _concealed(text: str, given: Sequence[str]) -> str:
+    for one in given:
+        text = conceal(text, one)
+    return text
 
 
 def say(line: str) -> None:
@@ -61,7 +69,7 @@ def describe(error: Exception) -> tuple[str, int]:
     """The text and exit code of an error."""
     if isinstance(error, CommandFailed):
         return str(error), error.code
-    if hasattr(error, "format_message"):
+    if _is_usage(error):
         return _usage(error), MISTAKE
     if isinstance(error, QueueStoreError):
         return str(error), NEGATIVE
@@ -74,6 +82,11 @@ def describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, ValueError):
         return str(error) or type(error).__name__, MISTAKE
     return f"{type(error).__name__}: {error}; LOCALQUEUE_TRACEBACK=1 shows where", NEGATIVE
+
+
+def _is_usage(error: Exception) -> bool:
+    """Whether the option parser says so. Where in its code is of no use, and it shows pieces of what was given."""
+    return hasattr(error, "format_message")
 
 
 def _usage(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +25,7 @@ class Place:
 
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="Store, e.g. sqlite:///jobs.db or redis://localhost.")
-    ] = None
+    ] = field(default=None, repr=False)
     store_path: Annotated[str | None, typer.Option(metavar="FILE", help="SQLite file of the store.")] = None
     namespace: Annotated[str | None, typer.Option(help="Namespace inside the store.")] = None
 

@@ -7,6 +7,7 @@ import threading
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.stores import default
+from localqueue.stores.address import require_path
 from localqueue.stores.port import QueueStore
 
 
@@ -23,7 +24,7 @@ class Tenancy:
         self.current = store  # None until somebody needs it
         self._queue = queue
         self._given = store
-        self._path = path
+        self._path = None if path is None else require_path(path)
         self._durability = durability
         self._shared: default.Shared | None = None
         self._empty: QueueStore | None = None

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from localqueue.spark.columns import VIEWS, known_columns
+from localqueue.stores.address import shown
 from localqueue.stores.default import Settings, from_environment
 from localqueue.stores.url import absolute, backend_of
 
@@ -134,8 +135,8 @@ def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         key = name.lower()
         if key == "path":
             raise OptionError(
-                f"option 'path' ({text!r}) is not used: give the store as option 'url', such as sqlite:///jobs.db, "
-                "and call load(), save() or start() without a path"
+                f"option 'path' ({shown(text)!r}) is not used: give the store as option 'url', such as "
+                "sqlite:///jobs.db, and call load(), save() or start() without a path"
             )
         if key in _SPELLED:
             yield _SPELLED[key], text

@@ -16,8 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from localqueue.errors import QueueStoreError, QueueStoreMissingError
+from localqueue.stores.address import shown
 from localqueue.stores.port import QueueStore
-from localqueue.stores.url import BACKENDS, backend_of, open_store
+from localqueue.stores.url import BACKENDS, checked, open_store
 
 _SERVERS = {
     "memory": "memory://",
@@ -41,11 +42,11 @@ def default_store_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which store, where. The address may hold a password, which `repr` does not show."""
+    """Which store, where. The address and the options may hold a password, which `repr` does not show."""
 
     url: str = field(repr=False)
     namespace: str = "default"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(
@@ -53,7 +54,7 @@ class Settings:
     ) -> Settings:
         """Settings that agree with each other, or ValueError."""
         if db_backend is not None and db_backend not in BACKENDS:
-            raise ValueError(f"db_backend must be one of {', '.join(BACKENDS)}, not {db_backend!r}")
+            raise ValueError(f"db_backend must be one of {', '.join(BACKENDS)}, not {shown(str(db_backend))!r}")
         if namespace is not None and not isinstance(namespace, str):
             raise TypeError(f"namespace must be a string, not {namespace!r}")
         if namespace == "":
@@ -61,7 +62,7 @@ class Settings:
         if url is None:
             url = _address(db_backend or "sqlite")
         else:
-            found = backend_of(url)
+            found = checked(url)
             if db_backend is not None and found != db_backend:
                 raise ValueError(
                     f"url= is the address of a {found!r} store and db_backend= says {db_backend!r}; leave one out"

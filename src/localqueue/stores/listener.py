@@ -77,6 +77,10 @@ class Listener(ABC):
     def abandon(self) -> None:
         """In the child of a fork: let go of the parent's connection, without a word to the server."""
 
+    def mask(self, text: str) -> str:
+        """What was said by an error, without a secret that the driver has repeated."""
+        return text
+
     # what a store uses
 
     @classmethod
@@ -148,7 +152,9 @@ class Listener(ABC):
             except Exception as error:
                 self._live.clear()
                 if not self._stopped.is_set():
-                    _log.warning("lost the connection that hears of changes (%s); connecting again", error)
+                    _log.warning(
+                        "lost the connection that hears of changes (%s); connecting again", self.mask(str(error))
+                    )
             finally:
                 self.disconnect()
             self._stopped.wait(pause * random.uniform(0.5, 1.0))

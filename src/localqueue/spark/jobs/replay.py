@@ -7,6 +7,7 @@ import json
 import operator
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike, fspath
@@ -22,6 +23,7 @@ from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
+from localqueue.stores.address import shown as shown_address
 from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
 from localqueue.stores.url import backend_of
 
@@ -210,7 +212,11 @@ def _utc(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _derived(source: str | PathLike[str], *window: Any) -> str:
-    text = json.dumps([fspath(source), *window], default=str)
+    name = fspath(source)
+    with suppress(ValueError):  # of a path, which is no address
+        backend_of(name)
+        name = shown_address(name)  # what is made of it is seen, and outlives a password
+    text = json.dumps([name, *window], default=str)
     return f"replay {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 

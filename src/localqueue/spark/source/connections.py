@@ -13,13 +13,14 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from localqueue.errors import QueueStoreLockedError, QueueStoreUnavailableError
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import PATIENCE
-from localqueue.stores.postgres.errors import without_password
+from localqueue.stores.address import parse
 from localqueue.stores.sqlite.onlooker import Look, copy_of
+from localqueue.stores.url import path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ def connected(options: Options, engine: str) -> Iterator[Connection]:
         with (adbc.postgres if engine == "adbc" else cursors.postgres)(options) as connection:
             yield connection
         return
-    path = unquote(urlsplit(options.url).path[1:])  # which is absolute in options
+    path = path_of(options.url)  # which is absolute in options
     with _looked_at(path) as uri:
         if engine != "adbc" or (not _by_adbc[path] and _is_open_here(path)):
             with cursors.sqlite(uri) as connection:
@@ -108,15 +109,19 @@ def _looked_at(path: str) -> Iterator[str]:
 
 def conninfo(options: Options) -> str:
     """The address of a PostgreSQL database with the patience that we have for it."""
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.conninfo import make_conninfo
+
+    from localqueue.stores.postgres.errors import parameters_of
 
     ours: dict[str, Any] = {"connect_timeout": round(PATIENCE), "application_name": "localqueue"}
-    return make_conninfo("", **{**ours, **conninfo_to_dict(options.url)})
+    return make_conninfo("", **{**ours, **parameters_of(parse(options.url))})
 
 
 def unreachable(options: Options, error: Exception) -> QueueStoreUnavailableError:
-    where = without_password(options.url)
-    reason = " ".join(str(error).split())
+    """The driver's error as ours. Neither shows a password afterwards."""
+    address = parse(options.url)
+    address.cleanse(error)
+    where, reason = address.shown, " ".join(str(error).split())
     return QueueStoreUnavailableError(f"PostgreSQL queue store at {where!r} can not be reached ({reason})", path=where)
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from localqueue.stores.address import require_path
 from localqueue.stores.keyvalue.port import VERSION, Kind, Records
 from localqueue.stores.lmdb import connection, keys
 from localqueue.stores.lmdb.keys import Txn
@@ -39,7 +40,7 @@ class LMDBRecords(Records[V]):
         if map_size <= 0:
             raise ValueError(f"map_size must be positive, not {map_size!r}")
         self.kind = kind
-        self.path = os.path.realpath(path)
+        self.path = os.path.realpath(require_path(path))
         self._timeout = timeout
         self._map_size = map_size
         self._sync = durability == "power"

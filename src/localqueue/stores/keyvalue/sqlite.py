@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from localqueue.stores import fork
+from localqueue.stores.address import require_path
 from localqueue.stores.keyvalue.port import VERSION, Kind, LockedRecords
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently
 from localqueue.stores.sqlite.errors import translate, translated
@@ -37,7 +38,7 @@ class SQLiteRecords(LockedRecords[V]):
         if durability not in SYNCHRONOUS:
             raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
         self.kind = kind
-        self.path = os.fspath(path)
+        self.path = require_path(path)
         self._timeout = timeout
         self._durability = durability
         self._closed = False

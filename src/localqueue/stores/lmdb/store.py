@@ -12,6 +12,7 @@ from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import refusals
+from localqueue.stores.address import require_path
 from localqueue.stores.engine import commit, leases
 from localqueue.stores.engine.row import READY
 from localqueue.stores.engine.store import EngineStore
@@ -62,7 +63,7 @@ class LMDBQueueStore(EngineStore):
         super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         if map_size <= 0:
             raise ValueError(f"map_size must be positive, not {map_size!r}")
-        self.path = os.fspath(path)
+        self.path = require_path(path)
         self._timeout = timeout
         self._clock = clock
         if read_only and not connection.is_there(self.path):

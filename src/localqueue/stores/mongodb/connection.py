@@ -16,13 +16,16 @@ from typing import Any
 
 import pymongo
 from bson.int64 import Int64
+from pymongo.errors import ConfigurationError
 from pymongo.monitoring import TopologyListener
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
+from pymongo.uri_parser import split_options
 from pymongo.write_concern import WriteConcern
 
 from localqueue.ids import new_secret
 from localqueue.stores import refusals
+from localqueue.stores.address import Address, parse
 from localqueue.stores.mongodb import errors, schema
 from localqueue.stores.mongodb.gate import Looks
 from localqueue.stores.mongodb.transaction import Orphans
@@ -101,9 +104,9 @@ class ServerClock(TopologyListener):
 class Server:
     """A client, the collections of one database, the server's clock and what is known of the queues' timers."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        self.address = url
-        self.url = errors.without_password(url)
+    def __init__(self, address: Address, timeout: float) -> None:
+        self.address = address
+        self.url = address.shown
         self.timeout = timeout
         self.users = 0
         self.open()
@@ -114,21 +117,7 @@ class Server:
         self.clock = ServerClock(self._ask)
         self.looks = Looks()
         self.orphans = Orphans(self)
-        try:
-            with self.long_read():
-                self.client: Any = pymongo.MongoClient(
-                    self.address,
-                    serverSelectionTimeoutMS=int(self.timeout * 1000),
-                    connectTimeoutMS=max(1000, int(self.timeout * 1000)),
-                    retryWrites=True,
-                    retryReads=True,
-                    tz_aware=False,
-                    appname="localqueue",
-                    socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                    event_listeners=[self.clock],
-                )
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"can not open {self.url}: {error}") from error
+        self.client: Any = self._new_client()
         name = self.client.get_default_database(DEFAULT_DATABASE).name
         self.safe = WriteConcern(w="majority", j=True)
         self.database: Any = self.client.get_database(
@@ -140,6 +129,25 @@ class Server:
         soon = WriteConcern(w=1, j=False)  # for what need not outlive a crash of the server
         self.workers: Any = self.database.get_collection("lq_workers", write_concern=soon)
         self._wakes: Any = self.database.get_collection("lq_wakes", write_concern=soon)
+
+    def _new_client(self) -> Any:
+        try:
+            if self.address.has_secret_parameters:  # a client only warns of what is wrong in them, and quotes it
+                split_options(self.address.url.partition("?")[2], validate=True, warn=False)
+            return pymongo.MongoClient(
+                self.address.url,
+                serverSelectionTimeoutMS=int(self.timeout * 1000),
+                connectTimeoutMS=max(1000, int(self.timeout * 1000)),
+                retryWrites=True,
+                retryReads=True,
+                tz_aware=False,
+                appname="localqueue",
+                socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
+                event_listeners=[self.clock],
+            )
+        except (ConfigurationError, ValueError, TypeError) as error:
+            refused = errors.unreadable(error, self.address)
+        raise refused
 
     def _ask(self) -> float:
         with self.call():
@@ -167,11 +175,11 @@ class Server:
 
     def call(self) -> AbstractContextManager[None]:
         """For what goes to the server and ends within the timeout."""
-        return errors.call(self.url, self.timeout)
+        return errors.call(self.address, self.timeout)
 
     def long_read(self) -> AbstractContextManager[None]:
         """For a read that may take longer than the timeout, as long as the server keeps answering."""
-        return errors.call(self.url, None)
+        return errors.call(self.address, None)
 
     def in_snapshot(self, collection: Any) -> Any:
         """The collection, read at one moment however long that takes."""
@@ -188,10 +196,11 @@ class Server:
 
 def acquire(url: str, timeout: float) -> Server:
     """The server at an address; each `acquire` wants a `release`."""
+    address = parse(url)
     with lock:
-        server = _servers.get((url, timeout))
+        server = _servers.get((address.url, timeout))
         if server is None:
-            server = _servers[url, timeout] = Server(url, timeout)
+            server = _servers[address.url, timeout] = Server(address, timeout)
         server.users += 1
         return server
 
@@ -200,7 +209,7 @@ def release(server: Server) -> None:
     with lock:
         server.users -= 1
         if server.users == 0:
-            _servers.pop((server.address, server.timeout), None)
+            _servers.pop((server.address.url, server.timeout), None)
             server.close()
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
 
 from localqueue.errors import (
     PayloadError,
@@ -17,6 +16,7 @@ from localqueue.errors import (
     QueueStoreUnavailableError,
 )
 from localqueue.stores import refusals
+from localqueue.stores.address import Address
 
 try:
     import pymongo
@@ -39,15 +39,6 @@ _TOO_LARGE = (10334, 17280, 17419, 17420)
 _TIMED_OUT = (50, 202, 262)
 _CONFLICTS = (112, 24, 246, 251, 225)
 _AWAY = (6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436)
-
-
-def without_password(url: str) -> str:
-    """The address as it may be shown: no password, and nothing of the options that could be one."""
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    shown = f"{quote(unquote(name))}@{hosts}" if at else hosts
-    return f"{parts.scheme}://{shown}{parts.path}"
 
 
 def _details(error: BaseException) -> Any:
@@ -84,8 +75,10 @@ class Refused(QueueStoreError):
         self.code, self.index = code_of(error), index_of(error)
 
 
-def translate(error: Exception, url: str) -> Exception:
-    """A driver's error as one of ours that says the way out."""
+def translate(error: Exception, address: Address) -> Exception:
+    """A driver's error as one of ours that says the way out. Neither shows a password afterwards."""
+    address.cleanse(error)
+    url = address.shown
     where = f"MongoDB queue store at {url}"
     code = code_of(error)
     if code in (DUPLICATE, REJECTED):
@@ -119,14 +112,21 @@ def translate(error: Exception, url: str) -> Exception:
     return QueueStoreError(f"{where}: {error}", path=url)
 
 
+def unreadable(error: Exception, address: Address) -> Exception:
+    """What a client refuses when it is made: an address, or one whose name could not be looked up."""
+    if error.__cause__ is not None:  # the error of the name server
+        return translate(error, address)
+    return address.unreadable(error, "mongodb://host:27017/database")
+
+
 @contextmanager
-def call(url: str, timeout: float | None) -> Iterator[None]:
+def call(address: Address, timeout: float | None) -> Iterator[None]:
     """Around what goes to the server: it ends within a time, unless that is None, and its errors are ours."""
     try:
         with pymongo.timeout(timeout):
             yield
     except (errors.PyMongoError, BSONError) as error:
-        raise translate(error, url) from error
+        raise translate(error, address) from error
 
 
 def deadline(at: float) -> AbstractContextManager[None]:

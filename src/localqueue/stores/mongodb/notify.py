@@ -142,6 +142,9 @@ class ChangeListener(Listener):
     def connect(self) -> None:
         self._server.client.admin.command("ping")
 
+    def mask(self, text: str) -> str:
+        return self._server.address.mask(text)
+
     def subscribe(self, channels: Iterable[str]) -> None:
         self.disconnect()
         wanted = [*channels, self._me]

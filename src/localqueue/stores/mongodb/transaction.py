@@ -44,7 +44,7 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
         except Again:
             in_the_way = in_the_way or errors.locked(server.url)  # an error of the server or of the way to it says more
         except (PyMongoError, BSONError) as error:
-            in_the_way = errors.translate(error, server.url)
+            in_the_way = errors.translate(error, server.address)
             in_the_way.__cause__ = error
             if not _may_run_again(error):
                 raise in_the_way from error

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreLockedError
 from localqueue.stores import refusals
+from localqueue.stores.address import parse
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.postgres import errors, libpq
 from localqueue.stores.postgres.schema import Statements
@@ -53,14 +54,7 @@ _PLANNING = "-c jit=off -c enable_seqscan=off -c enable_bitmapscan=off -c plan_c
 
 def conninfo(url: str, *, timeout: float, pooled: bool, read_only: bool = False) -> str:
     """The address with what we need added; what the user has set in it is kept."""
-    psycopg = errors.load()
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise ValueError(
-            f"{errors.without_password(url)!r} is not the address of a PostgreSQL database: use "
-            "postgresql://user@host:5432/database"
-        ) from error
+    given = errors.parameters_of(parse(url))
     wanted: dict[str, Any] = {
         "connect_timeout": max(2, round(timeout)),
         "application_name": "localqueue",
@@ -75,7 +69,7 @@ def conninfo(url: str, *, timeout: float, pooled: bool, read_only: bool = False)
             f"-c default_transaction_isolation=read\\ committed{_READ_ONLY if read_only else ''}"
         )
         wanted["options"] = f"{given.get('options', '')} {ours}".strip()
-    return str(psycopg.conninfo.make_conninfo("", **wanted))
+    return str(errors.load().conninfo.make_conninfo("", **wanted))
 
 
 def _milliseconds(timeout: float) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from localqueue.errors import (
     IdTaken,
@@ -15,6 +14,7 @@ from localqueue.errors import (
     QueueStoreUnavailableError,
 )
 from localqueue.stores import refusals
+from localqueue.stores.address import Address
 
 #: Raised by our own functions when there is more to do than they do.
 _MORE_TO_DO = "LQ001"
@@ -71,17 +71,15 @@ def is_lost(error: BaseException) -> bool:
     return type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
 
 
-def without_password(url: str) -> str:
-    """The address with no secret in it, neither before the host nor among the parameters."""
-    parts = urlsplit(url)
-    if not parts.scheme:  # the form "host=... password=..."
-        return " ".join(word for word in url.split() if not word.lower().startswith(("password", "sslpassword")))
-    host = parts.netloc
-    if "@" in host:
-        user, _, host = host.rpartition("@")
-        host = f"{user.partition(':')[0]}@{host}"
-    query = "&".join(p for p in parts.query.split("&") if not p.lower().startswith(("password", "sslpassword")))
-    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+def parameters_of(address: Address) -> dict[str, Any]:
+    """What the driver reads in an address."""
+    psycopg = load()
+    try:
+        found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(address.url)
+        return found
+    except (psycopg.Error, ValueError) as error:
+        refused = address.unreadable(error, "postgresql://user@host:5432/database")
+    raise refused
 
 
 def behind_a_pooler(url: str, said: str) -> str:

@@ -22,6 +22,7 @@ from functools import cache
 from itertools import chain, islice, repeat
 from typing import Any
 
+from localqueue.stores.address import parse
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.schema import load_statement
 
@@ -135,8 +136,12 @@ def connection_class() -> Any:
 
 def connect(info: str, *, patience: float, ask_at: str | None = None, **options: Any) -> Any:
     """A connection whose statements are transactions of their own unless one is begun."""
-    kind = connection_class()
-    connection = kind.connect(info, autocommit=True, cursor_factory=errors.load().RawCursor, **options)
+    kind, psycopg = connection_class(), errors.load()
+    try:
+        connection = kind.connect(info, autocommit=True, cursor_factory=psycopg.RawCursor, **options)
+    except psycopg.Error as error:
+        parse(info).cleanse(error)
+        raise
     connection.adapters.register_dumper(Packed, packed_dumper())
     connection.patience = patience
     connection.ask_at = ask_at

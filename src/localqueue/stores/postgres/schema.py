@@ -21,6 +21,7 @@ from localqueue.errors import (
 )
 from localqueue.ids import new_secret
 from localqueue.stores import refusals
+from localqueue.stores.address import parse
 from localqueue.stores.postgres import errors
 
 _FOLDER = Path(__file__).parent / "sql"
@@ -136,14 +137,16 @@ def revert(url: str, *, to: int = 0, schema: str = DEFAULT_SCHEMA) -> None:
     """
     if not 0 <= to <= latest():
         raise ValueError(f"to must be between 0 and {latest()}, not {to}")
-    psycopg = errors.load()
-    shown = errors.without_password(url)
+    psycopg, address = errors.load(), parse(url)
+    shown = address.shown
+    given = errors.parameters_of(address)
     try:
-        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+        with psycopg.connect(**given, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
             _require_known(version(connection, schema), schema, shown)
             while version(connection, schema) > to:
                 _one_down(connection, schema, to)
     except psycopg.Error as error:
+        address.cleanse(error)
         raise errors.translate(error, shown) from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.stores import fork
+from localqueue.stores.address import parse
 from localqueue.stores.port import Changes, Committed, Lease
 from localqueue.stores.postgres import backup, connection, errors, guest, schema
 from localqueue.stores.postgres.connection import Pool
@@ -57,7 +58,7 @@ class PostgresQueueStore(KeepsJournal):
         if connections < 1:
             raise ValueError(f"connections must be at least 1, not {connections}")
         self._driver_error = errors.load().Error
-        self._url = errors.without_password(url)
+        self._url = parse(url).shown
         self._info = connection.conninfo(url, timeout=timeout, pooled=pooled, read_only=read_only)
         self._listen_info: str | None = None
         if listen_url is not None:

@@ -17,9 +17,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
+from localqueue.stores.address import parse
 from localqueue.stores.redis.errors import PASSING, code_of, translate, unavailable
 from localqueue.stores.redis.schema import LIBRARY
 
@@ -54,25 +54,17 @@ def load() -> Any:
     return redis
 
 
-def without_password(url: str) -> str:
-    """The address for messages: a user stays, a password or a secret in the query does not."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    return f"{parts.scheme}://{name + at if name else ''}{host}{parts.path}"
-
-
 class Connections:
     def __init__(self, url: str, *, timeout: float) -> None:
-        self.shown = without_password(url)
+        self._address = parse(url)
+        self.shown = self._address.shown
         self._redis = load()
         self._answers = (
             *(self._redis.exceptions.ResponseError, self._redis.exceptions.BusyLoadingError),
             self._redis.exceptions.AuthenticationError,
         )
         self._timeout = timeout
-        self._options = self._connection_options(url)
-        self._class = self._options.pop("connection_class", self._redis.Connection)
+        self._class, self._options = self._read_address()
         self._idle: deque[tuple[Any, float]] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tracking = threading.Lock()
@@ -81,11 +73,18 @@ class Connections:
         self.is_cluster = False
         self.others: list[Address] = []  # more nodes of the same cluster, for when this one is gone
 
-    def _connection_options(self, url: str) -> dict[str, Any]:
+    def _read_address(self) -> tuple[Any, dict[str, Any]]:
+        """The kind of connection that an address asks for, and what to make it with."""
         try:
-            parsed = self._redis.connection.parse_url(url.replace("+cluster://", "://", 1))
-        except ValueError:  # its text may show a part of the password
-            raise ValueError(f"can not open {self.shown!r}: use redis://host:6379/0, rediss:// or unix://") from None
+            parsed = self._redis.connection.parse_url(self._address.url.replace("+cluster://", "://", 1))
+            kind, options = parsed.pop("connection_class", self._redis.Connection), self._connection_options(parsed)
+            kind(**options)  # which connects to nothing yet, and knows its parameters
+            return kind, options
+        except (TypeError, ValueError) as error:
+            refused = self._address.unreadable(error, "redis://host:6379/0, rediss:// or unix://")
+        raise refused
+
+    def _connection_options(self, parsed: dict[str, Any]) -> dict[str, Any]:
         options: dict[str, Any] = {name: value for name, value in parsed.items() if name not in _FOR_A_POOL}
         options.update(protocol=2, decode_responses=False, retry=None, retry_on_timeout=False, health_check_interval=0)
         options.setdefault("socket_timeout", self._timeout)
@@ -224,7 +223,8 @@ class Connections:
         connection = self._class(**self._options_for(address))
         try:
             connection.connect()
-        except BaseException:
+        except BaseException as error:
+            self._address.cleanse(error)
             connection.disconnect()
             raise
         with self._tracking:

@@ -12,7 +12,7 @@ from localqueue.ids import Mint
 from localqueue.stores import fork
 from localqueue.stores.port import Changes, Committed, Enqueued, Lease
 from localqueue.stores.redis import backup, rows, schema
-from localqueue.stores.redis.connection import Connections, without_password
+from localqueue.stores.redis.connection import Connections
 from localqueue.stores.redis.errors import Refused, explain
 from localqueue.stores.redis.fast import Fast, flags
 from localqueue.stores.redis.journal import Journal
@@ -78,7 +78,7 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
 
     @property
     def url(self) -> str:
-        return without_password(self._url)
+        return self._server.shown
 
     def now(self) -> float:
         if self._clock is not None:

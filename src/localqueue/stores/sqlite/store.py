@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from localqueue.errors import QueueStoreMissingError
 from localqueue.ids import Mint
 from localqueue.stores import fork
+from localqueue.stores.address import require_path
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.unit import Unit
@@ -73,7 +74,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         read_only: bool = False,
     ) -> None:
         super().__init__(namespace=namespace, durability=durability, read_only=read_only)
-        self.path = os.fspath(path)
+        self.path = require_path(path)
         self._timeout = timeout
         self._shared = shared
         self._clock = clock
