@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,38 @@ def test_init_writes_what_it_was_given() -> None:
     assert (ran.code, ran.out.strip()) == (0, f"wrote config: {Path.cwd() / FILE}")
     assert yaml.safe_load(FILE.read_text()) == {"store_path": "jobs.db", "dead_letter_ttl_seconds": 60.0}
     assert run("config", "show").json == {"store_path": "jobs.db", "dead_letter_ttl_seconds": 60.0}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_the_file_and_its_directory_are_for_their_owner_alone(mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        run("config", "set", "store_url", "redis://:s3cret@host")
+    finally:
+        os.umask(before)
+    assert (mode(FILE), mode(FILE.parent)) == (0o600, 0o700)
+
+
+def test_a_file_that_everybody_could_read_is_closed_when_it_is_written_again() -> None:
+    FILE.parent.mkdir(parents=True, mode=0o755)
+    FILE.write_text("store_url: redis://:s3cret@host\n")
+    FILE.chmod(0o644)
+    left = FILE.with_name(f"{FILE.name}.{os.getpid()}.part")  # by one that was killed
+    left.touch(mode=0o644)
+    run("config", "set", "namespace", "blue")
+    assert (mode(FILE), mode(FILE.parent)) == (0o600, 0o700)
+    assert yaml.safe_load(FILE.read_text()) == {"store_url": "redis://:s3cret@host", "namespace": "blue"}
+    assert not left.exists()
+
+
+def test_a_path_that_is_an_address_is_refused() -> None:
+    ran = run("config", "set", "store_path", "redis://:s3cret@host")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("'redis://host' is an address and not the path of a file") and not FILE.exists()
 
 
 def test_init_overwrites_only_with_force() -> None:

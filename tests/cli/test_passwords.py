@@ -17,7 +17,7 @@ from tests.cli.command import Ran, run
 from tests.unit.addresses import addresses, leaked
 
 some = settings(
-    max_examples=30,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

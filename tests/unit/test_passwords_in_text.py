@@ -28,7 +28,7 @@ from tests.unit.addresses import PIECES, Read, addresses, all_said, leaked, righ
 BRIEF = {"timeout": 0.02}  # for a server that is not there
 
 some = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

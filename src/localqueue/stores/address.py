@@ -92,9 +92,8 @@ def shown(text: str) -> str:
 
 
 def conceal(text: str, given: str) -> str:
-    """A text that may repeat what somebody gave, without what is secret in that if it is an address or ends in one."""
-    found = re.search(r"[A-Za-z][A-Za-z0-9+.-]*://.*", given, re.DOTALL)
-    written = given if found is None else found[0]
+    """A text that may repeat what was given on a command line, without what is secret in that if it is an address."""
+    written = given.partition("=")[2] if given.startswith("-") else given
     try:
         address = parse(written)
     except ValueError:
@@ -134,7 +133,12 @@ class _Parameter(NamedTuple):
 
     @property
     def is_secret(self) -> bool:
-        return bool(self.written) and _SECRET.search(self.name) is not None
+        """Also where the value is an address itself."""
+        return bool(self.written) and (_SECRET.search(self.name) is not None or "://" in self.value)
+
+    @property
+    def is_place(self) -> bool:
+        return self.name in _WHERE and not self.is_secret
 
     @property
     def has_stray_at(self) -> bool:
@@ -149,9 +153,9 @@ def _of_url(scheme: str, authority: str, path: str, query: str) -> Address:
     pairs = query.split(";" if scheme.startswith("mongodb") and "&" not in query else "&") if query else []
     parameters = [_parameter(pair) for pair in pairs]
     if "@" in path or any(one.has_stray_at for one in parameters):
-        if at or ":" not in authority:
-            raise _refusal(where, "an '@' stands where no password ends; in a password or a name it is written %40")
-        raise _unescaped(where, "the password", path[:1] or "?")
+        if ":" not in authority:
+            raise _refusal(where, "an '@' stands where no password ends: write %40")
+        raise _unescaped(where, "the password", at or path[:1] or "?")
     _require_escaped(where, "the user name", user, _UNESCAPED)
     _require_escaped(where, "the password", password, _UNESCAPED)
     for one in parameters:
@@ -159,7 +163,7 @@ def _of_url(scheme: str, authority: str, path: str, query: str) -> Address:
             _require_escaped(where, f"the parameter {one.name!r}", one.written, _UNESCAPED_IN_PARAMETER)
     if _INVISIBLE.search(hosts + path) or not all(map(_HOST.fullmatch, hosts.split(","))):
         raise _refusal(where, "its host can not be read: a port is a number, and a space is written %20")
-    known = "&".join(pair for pair, one in zip(pairs, parameters, strict=True) if one.name in _WHERE)
+    known = "&".join(pair for pair, one in zip(pairs, parameters, strict=True) if one.is_place)
     rest = f"{hosts}{path}"
     name, driven = quote(user, safe="%+"), query.replace("@", "%40")  # which libpq takes for the end of a password
     return Address(
@@ -186,12 +190,9 @@ def _of_words(text: str) -> Address:
         raise _refusal(
             _beginning(text), "it is neither a URL nor words such as host=... dbname=..., quoted where needed"
         )
-    known = [one for one in parameters if one.name in _WHERE]
-    if any("://" in one.value for one in known):
-        raise _refusal("host=...", "one of its words is an address itself")
     return Address(
         url=text,
-        shown=" ".join(f"{one.name}={_quoted(one.value)}" for one in known) or "postgresql://",
+        shown=" ".join(f"{one.name}={_quoted(one.value)}" for one in parameters if one.is_place) or "postgresql://",
         secrets=_hidden(_values(parameters), _places(parameters)),
         has_secret_parameters=any(one.is_secret for one in parameters),
     )
@@ -211,7 +212,7 @@ def _values(parameters: Iterable[_Parameter]) -> Iterator[str]:
 
 
 def _places(parameters: Iterable[_Parameter]) -> Iterator[str]:
-    return (one.value for one in parameters if one.name in _WHERE)
+    return (one.value for one in parameters if one.is_place)
 
 
 def _hidden(secrets: Iterable[str], public: Iterable[str]) -> frozenset[str]:
@@ -223,7 +224,7 @@ def _hidden(secrets: Iterable[str], public: Iterable[str]) -> frozenset[str]:
 
 
 def _ways_to_write(value: str) -> Iterator[str]:
-    yield from (value, quote(value), quote(value, safe=""), quote_plus(value))
+    yield from (value, *(way(value, safe, errors="replace") for way in (quote, quote_plus) for safe in ("", "/")))
     yield from (repr(value)[1:-1], json.dumps(value)[1:-1], re.sub(r"(['\\])", r"\\\1", value))
     yield re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", value)
 
