@@ -183,7 +183,7 @@ def test_a_unix_socket_is_an_address(start: StartServer) -> None:
         with RedisQueueStore(f"unix://{path}?db=1", namespace="local") as store, store.listen(["jobs"]) as waiter:
             store.put_one("jobs", "x", None)
             assert waiter.wait(5)
-            assert store.url == f"unix://{path}"
+            assert store.url == f"unix://{path}?db=1"
     finally:
         server.stop()
 

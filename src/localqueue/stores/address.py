@@ -3,7 +3,7 @@
 What is a secret is decided here and nowhere else: the password before the host, and the parameters that `_SECRET`
 describes. There is one grammar, whatever the server: in a user name and a password all that could end them is escaped,
 as in `%2F` for a slash. An address that does not do so is refused, because a driver would take a piece of the password
-for a host or a database, and say so. No error that is made here shows more of an address than its scheme.
+for a host or a database, and say so. No error that is made here shows more than what stands before a password.
 """
 
 from __future__ import annotations
@@ -162,7 +162,10 @@ def _of_url(scheme: str, authority: str, path: str, query: str) -> Address:
         if one.is_secret:
             _require_escaped(where, f"the parameter {one.name!r}", one.written, _UNESCAPED_IN_PARAMETER)
     if _INVISIBLE.search(hosts + path) or not all(map(_HOST.fullmatch, hosts.split(","))):
-        raise _refusal(where, "its host can not be read: a port is a number, and a space is written %20")
+        named = "" if at else re.split(r"[^\w.-]", hosts)[0]  # a host, or the user of a password that has no host
+        raise _refusal(
+            f"{scheme}://{named}...", "its host can not be read: a port is a number, and a space is written %20"
+        )
     known = "&".join(pair for pair, one in zip(pairs, parameters, strict=True) if one.is_place)
     rest = f"{hosts}{path}"
     name, driven = quote(user, safe="%+"), query.replace("@", "%40")  # which libpq takes for the end of a password
