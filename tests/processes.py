@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+from pathlib import Path
 
 from localqueue.stores import open_store
+from localqueue.stores.sqlite import statements
 
 _NOBODY = 65534
 
@@ -25,6 +27,8 @@ def become_nobody() -> None:
     on first use is loaded before."""
     if os.geteuid() != 0:
         return
+    for file in Path(statements.__file__).parent.glob("sql/*.sql"):
+        getattr(statements, file.stem.upper())
     with tempfile.TemporaryDirectory() as scratch:
         for url in (f"sqlite:///{scratch}/file", f"lmdb:///{scratch}/folder"):
             for read_only in (False, True):

@@ -329,8 +329,9 @@ class Redis(Server):
 class MongoDB(Server):
     name = "mongodb"
 
-    def __init__(self, *, replica_set: bool = True) -> None:
+    def __init__(self, *parameters: str, replica_set: bool = True) -> None:
         super().__init__()
+        self.parameters = parameters
         self.replica_set = replica_set
         (self.folder / "data").mkdir()
 
@@ -343,6 +344,7 @@ class MongoDB(Server):
             *(str(_mongod()), "--dbpath", str(self.folder / "data"), "--port", str(self.port)),
             *("--bind_ip", "127.0.0.1", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25"),
             *(("--replSet", "rs0", "--oplogSize", "64") if self.replica_set else ()),
+            *(part for parameter in self.parameters for part in ("--setParameter", parameter)),
         )
 
     def ready(self) -> bool:

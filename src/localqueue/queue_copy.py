@@ -271,7 +271,7 @@ class _Batch:
             for message, after in chosen
         ]
         notes = [RecordWrite(KIND, old, _Note(copy.into, new).pack(), expect=0) for old, new in ids.items()]
-        enqueued = copy.target.commit(Changes(enqueue=drafts, records=notes)).enqueued
+        enqueued = copy.target.commit(Changes(enqueue=drafts, records=notes, keep_ids=True)).enqueued
         stands_for = []
         for (message, _), done in zip(chosen, enqueued, strict=True):
             if done.existing is None:

@@ -1,4 +1,4 @@
-"""`localqueue queue purge, pause, resume, backup, check`, and stores that fail."""
+"""`localqueue queue purge, pause, resume, backup, check`, `localqueue compact`, and stores that fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.cli.command import put, run
 
 pytestmark = pytest.mark.slow  # each test runs the command several times
@@ -45,6 +46,18 @@ def test_a_backup_is_a_store() -> None:
     assert run("queue", "size", "jobs", "--store-path", "copy.db").out == "2\n"
     again = run("queue", "backup", "copy.db")
     assert again.code == 1 and "copy.db" in again.err and again.err.count("\n") == 1
+
+
+def test_compacting_gives_space_back_and_changes_nothing() -> None:
+    with SQLiteQueueStore("jobs.db") as store:
+        store.put_batch("jobs", ["x" * 1000] * 3000, None)
+        store.purge("jobs")
+        store.put_one("jobs", "1", None)
+    where = ("--store-path", "jobs.db")
+    found = run("compact", *where).json
+    assert found["store"] == "sqlite:///jobs.db"
+    assert found["before"] > 3_000_000 > found["after"] == Path("jobs.db").stat().st_size
+    assert run("queue", "size", "jobs", *where).out == "1\n"
 
 
 def test_a_sound_store_passes_its_check() -> None:

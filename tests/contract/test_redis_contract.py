@@ -13,7 +13,7 @@ import pytest
 from localqueue.stores.port import QueueStore
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing import SharedStoreContract, StoreHarness
+from localqueue.testing import AscendingIdsContract, SharedStoreContract, StoreHarness
 from localqueue.testing.machine import store_machine
 from tests.servers import Redis, shared
 
@@ -42,7 +42,7 @@ def _prefix() -> str:
     return f"{os.getpid()}-{next(_fresh)}-"
 
 
-class TestRedis(SharedStoreContract):
+class TestRedis(SharedStoreContract, AscendingIdsContract):
     @pytest.fixture
     def harness(self, redis_server: Redis) -> StoreHarness:
         prefix = _prefix()

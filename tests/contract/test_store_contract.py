@@ -9,14 +9,20 @@ import pytest
 
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing import SharedStoreContract, StoreContract, StoreHarness
+from localqueue.testing import (
+    AscendingIdsContract,
+    SharedStoreContract,
+    SteadyLineContract,
+    StoreContract,
+    StoreHarness,
+)
 
 
 def _open_memory(durability: str = "process", **options: Any) -> QueueStore:
     return MemoryQueueStore(**options)
 
 
-class TestSQLite(SharedStoreContract):
+class TestSQLite(SharedStoreContract, AscendingIdsContract, SteadyLineContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:
         path = str(tmp_path / "queues.sqlite3")
@@ -28,14 +34,14 @@ class TestSQLite(SharedStoreContract):
         )
 
 
-class TestMemory(StoreContract):
+class TestMemory(StoreContract, AscendingIdsContract, SteadyLineContract):
     @pytest.fixture
     def harness(self) -> StoreHarness:
         return StoreHarness(open=_open_memory, open_copy=SQLiteQueueStore)
 
 
 @pytest.mark.slow
-class TestLMDB(SharedStoreContract):
+class TestLMDB(SharedStoreContract, AscendingIdsContract, SteadyLineContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StoreHarness:
         from localqueue.stores.lmdb import LMDBQueueStore

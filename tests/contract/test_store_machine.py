@@ -32,6 +32,7 @@ def teardown_module() -> None:
     _root.cleanup()
 
 
-TestSQLite = store_machine(lambda: partial(SQLiteQueueStore, _fresh("queues.sqlite3")), reopenable=True)
-TestMemory = store_machine(lambda: MemoryQueueStore, reopenable=False)
-TestLMDB = store_machine(_lmdb, reopenable=True)
+_machine = partial(store_machine, steady_line=True)
+TestSQLite = _machine(lambda: partial(SQLiteQueueStore, _fresh("queues.sqlite3")), reopenable=True)
+TestMemory = _machine(lambda: MemoryQueueStore, reopenable=False)
+TestLMDB = _machine(_lmdb, reopenable=True)

@@ -114,6 +114,7 @@ def test_every_verb_that_changes_a_store_is_told() -> None:
         "now",
         "observe",
         "backup",
+        "compact",
         "close",
         "listen",
         "listen_capacity",

@@ -19,7 +19,7 @@ from localqueue.message import QueueStats, RunStats
 from localqueue.stores import rules
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, DELAYED, EXPIRED, INFLIGHT, READY, Row, from_json
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.engine.unit import Unit
@@ -46,6 +46,7 @@ class Tables:
     attempts: dict[int, list[rules.Attempt]] = field(default_factory=dict)
     edges: set[tuple[int, int]] = field(default_factory=set)
     removed: set[int] = field(default_factory=set)
+    newest: dict[int, int] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     cancelled: set[str] = field(default_factory=set)
@@ -75,6 +76,9 @@ class DictRows:
 
     def subscription_version(self, topic: int) -> int:
         return 0
+
+    def newest(self, queues: Iterable[int]) -> int:
+        return max((self.tables.newest.get(queue, 0) for queue in queues), default=0)
 
     def where(self, wanted: Callable[[Row], bool], *order: str) -> list[Row]:
         found = sorted((row for row in self.tables.rows.values() if wanted(row)), key=lambda row: row.key)
@@ -155,11 +159,11 @@ class DictRows:
             self.tables.totals.setdefault(name, 0)
         return {name: Run(name, name in self.tables.cancelled) for name in names}
 
-    def cancel(self, name: str, now: float) -> list[Row]:
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
         if name not in self.tables.totals:
             return []
         self.tables.cancelled.add(name)
-        return self.where(lambda row: row.run == name and row.state < DEAD)[::-1][:A_PIECE]
+        return self.where(lambda row: row.run == name and row.state < DEAD and row.key < before)[::-1][:limit]
 
     def write(self, writes: Writes, now: float) -> None:
         tables = self.tables
@@ -167,6 +171,7 @@ class DictRows:
             if row.key in tables.rows:
                 raise IdTaken("a message id of this commit is in use")
             tables.rows[row.key], tables.messages[row.key] = replace(row, new=False), message
+            tables.newest[row.queue] = max(row.key, tables.newest.get(row.queue, 0))
             if message.past is not None:
                 tables.attempts[row.key] = rules.attempts_of(message.past.history)
         tables.edges.update(writes.edges)
@@ -176,6 +181,8 @@ class DictRows:
             assert row.before is not None and tables.rows[row.key].snapshot() == row.before
             tables.rows[row.key] = replace(row, before=None, told=None)
         tables.removed.update(writes.removed)
+        if writes.removed:
+            tables.removed = {key for key in tables.removed if key >= writes.remembered_from}
         for key in writes.deletes:
             del tables.rows[key], tables.messages[key]
             tables.attempts.pop(key, None)
@@ -285,7 +292,8 @@ class DictStore(EngineStore):
 
     def put_one(self, queue: str, payload: str, codec: str | None) -> tuple[str, float]:
         (new_id,) = self.mint()
-        return new_id, self.commit(Changes(enqueue=[NewMessage(new_id, queue, payload, codec)])).enqueued[0].at
+        done = self.commit(Changes(enqueue=[NewMessage(new_id, queue, payload, codec)])).enqueued[0]
+        return done.id or new_id, done.at
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         return self._settle_one(Settle(queue, message_id, "ack", token))
@@ -305,6 +313,9 @@ class DictStore(EngineStore):
         order = ("ended_at",) if wanted is not None and wanted >= DEAD else ()
         found = rows.where(lambda row: row.queue == number and wanted in (None, row.state), *order)
         return [rows.message(row) for row in found]
+
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
+        raise NotImplementedError("nobody lists runs here")
 
     def _splits(self, queue: str, parts: int) -> list[str]:
         raise NotImplementedError("nobody reads in parts here")

@@ -29,4 +29,5 @@ def test_the_sizes_on_the_page_are_those_of_the_files() -> None:
         lines(STORES / "lmdb" / "rows.py"),
     ]
     assert said == pytest.approx(actual, rel=0.1)
-    assert min(["sqlite", "lmdb", "postgres", "redis", "mongodb"], key=lambda name: lines(*package(name))) == "lmdb"
+    packages = sorted(["sqlite", "lmdb", "postgres", "redis", "mongodb"], key=lambda name: lines(*package(name)))
+    assert {*packages[:2]} == {"lmdb", "mongodb"}

@@ -149,7 +149,7 @@ def rehearse(server: Server, proxy: Proxy, name: str, *, journal: bool = False) 
         given = prepared(witness, name, clock, journal)
         pictures, round_trips = [shown(witness)], []
         with through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT) as store:
-            assert store.qsize("jobs") == witness.qsize("jobs")
+            _connect(store, witness)
             proxy.requests()
             for _ in SCENARIOS[name].steps(store, given):
                 round_trips.append(proxy.requests())
@@ -178,7 +178,7 @@ def run(server: Server, proxy: Proxy, rehearsal: Rehearsal, break_it: Callable[[
     with place.open(clock=clock) as witness:
         given = prepared(witness, rehearsal.name, clock, rehearsal.journal)
         with through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT) as store:
-            assert store.qsize("jobs") == witness.qsize("jobs")  # by now it is connected
+            _connect(store, witness)
             break_it(proxy)
             outcome = within_deadline(lambda: _steps(store, rehearsal.name, given))
             late = proxy.is_silent
@@ -202,7 +202,7 @@ def vanish(server: Server, proxy: Proxy, name: str, nth: int) -> bool:
         given = prepared(witness, name, clock, False)
         store = through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT)
         try:
-            assert store.qsize("jobs") == witness.qsize("jobs")
+            _connect(store, witness)
             proxy.silence_at(nth)
             outcome = within_deadline(lambda: _steps(store, name, given))
             assert proxy.has_cut or outcome.failure is None
@@ -212,6 +212,12 @@ def vanish(server: Server, proxy: Proxy, name: str, nth: int) -> bool:
             proxy.mend()
             store.close()
         return proxy.has_cut
+
+
+def _connect(store: Any, witness: Any) -> None:
+    """By then the store is connected, and knows what time it is on the server."""
+    assert store.qsize("jobs") == witness.qsize("jobs")
+    store.ids.take()
 
 
 def _steps(store: Any, name: str, given: Any) -> Outcome:

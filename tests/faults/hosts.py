@@ -1,15 +1,13 @@
-"""A process whose clock is wrong, and that does what it is told with a store.
-
-Nothing of the package is imported at the top: the clock must be wrong before anybody takes a look at it.
-"""
+"""A process whose clock is wrong, and that does what it is told with a store."""
 
 from __future__ import annotations
 
-import time
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from tests.clocks import set_clock
 from tests.processes import context
+from tests.stores import Place
 
 PATIENCE = 60.0
 
@@ -19,16 +17,8 @@ class Answer(NamedTuple):
     error: str | None
 
 
-def _set_clock_off(seconds: float) -> None:
-    real, real_ns = time.time, time.time_ns
-    time.time = lambda: real() + seconds
-    time.time_ns = lambda: real_ns() + int(seconds * 1e9)
-
-
 def _serve(connection: Connection, off: float, place: tuple[str, str, str]) -> None:
-    _set_clock_off(off)
-    from tests.stores import Place
-
+    set_clock(lambda: off)
     with Place(*place).open() as store:
         while (call := connection.recv()) is not None:
             name, arguments, options = call

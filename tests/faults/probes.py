@@ -290,6 +290,11 @@ def backup(store: Any, known: Known) -> None:
 
 
 @probe
+def compact(store: Any, known: Known) -> None:
+    store.compact()
+
+
+@probe
 def check(store: Any, known: Known) -> None:
     assert store.check().problems == ()
 

@@ -111,6 +111,7 @@ class Proxy:
         self._next: Callable[[], _Cut] | None = None
         self._requests = 0
         self._has_cut = threading.Event()
+        self.cuts = 0  # how many connections were cut so far
         self._connections: set[_Connection] = set()
         self._ended: list[_Connection] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -198,6 +199,8 @@ class Proxy:
         where = self._cut.where
         if where is None:
             self._heard.clear()
+        else:
+            self.cuts += 1
         if self._cut.for_good:
             self._reachable = False
         self._cut, self._requests = self._next() if self._next else None, 0
@@ -223,12 +226,21 @@ class Proxy:
             with self._lock:
                 self._connections.add(connection)
             connection.start()
+            self._release_ended()
 
     def _closed(self, connection: _Connection) -> None:
         with self._lock:
             if connection in self._connections:
                 self._connections.discard(connection)
                 self._ended.append(connection)
+
+    def _release_ended(self) -> None:
+        """Let go of connections whose both sides are done, so that a proxy may live for any number of them."""
+        with self._lock:
+            done = [one for one in self._ended if not any(thread.is_alive() for thread in one.threads)]
+            self._ended = [one for one in self._ended if one not in done]
+        for connection in done:
+            connection.release()
 
     def close(self) -> None:
         with suppress(OSError):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
+from tenacity import stop_after_attempt, stop_after_delay, stop_any
 
+from localqueue import PersistentQueue, Worker
+from localqueue.retry import PersistentRetrying, QueueAttemptStore
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage
 from tests.faults.hosts import Host
 from tests.stores import SERVERS, Place, on_server, shared
@@ -40,8 +45,8 @@ def hosts(place: Place) -> Iterator[Hosts]:
 def put(host: object, payload: str, **options: float) -> str:
     (message_id,) = host.mint()  # type: ignore[attr-defined]
     message = NewMessage(message_id, "jobs", payload, **options)  # type: ignore[arg-type]
-    host.commit(Changes(enqueue=[message]))  # type: ignore[attr-defined]
-    return str(message_id)
+    (done,) = host.commit(Changes(enqueue=[message])).enqueued  # type: ignore[attr-defined]
+    return str(done.id or message_id)
 
 
 def test_hosts_agree_on_leases_delays_and_ttl(hosts: Hosts) -> None:
@@ -102,3 +107,51 @@ def test_a_worker_record_and_the_age_of_a_queue_are_told_by_the_servers_clock(ho
         assert all(abs(seen - hosts.right.now()) < 60 for seen in stats.last_seen_by_worker_id.values())
         assert 0 <= stats.oldest_ready_age_seconds < 60
         assert host.prune("jobs", state="dead", older_than=0.0) == 0
+
+
+@pytest.mark.parametrize("off", [HOUR, -HOUR])
+def test_a_worker_gives_up_by_the_servers_clock(place: Place, off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tries = time.time, 0
+
+    def handler(value: Any) -> None:
+        nonlocal tries
+        tries += 1
+        raise ValueError("no")
+
+    with place.open() as store:
+        monkeypatch.setattr("time.time", lambda: real() + off)
+        queue = PersistentQueue[Any]("jobs", store=store)
+        for stop, least, most in ((stop_after_delay(60), 5, 5), (stop_after_delay(0.5), 2, 99)):
+            tries = 0
+            queue.put("x")
+            worker = Worker(queue, handler, wait=lambda state: 0.1, stop=stop_any(stop, stop_after_attempt(most)))
+            worker.run_until_empty(wait_for_delayed=True)
+            assert least <= tries <= most and (most == 5 or tries < most)
+
+
+@pytest.mark.parametrize("off", [HOUR, -HOUR])
+def test_retries_that_several_hosts_share_give_up_by_the_servers_clock(
+    place: Place, off: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = time.time, 0
+
+    def fail() -> None:
+        nonlocal tries
+        tries += 1
+        raise ValueError("no")
+
+    def die(seconds: float) -> None:
+        raise InterruptedError
+
+    with place.open() as store:
+        options: dict[str, Any] = {"store": QueueAttemptStore(store), "key": "k", "wait": 0, "sleep": die}
+        for ahead in (0.0, off, 0.0):  # one host after the other makes an attempt, and dies
+            monkeypatch.setattr("time.time", lambda ahead=ahead: real() + ahead)
+            with pytest.raises(InterruptedError):
+                PersistentRetrying(stop=stop_after_delay(60), **options)(fail)
+        assert tries == 3
+        monkeypatch.setattr("time.time", lambda: real() + off)
+        began = store.now()
+        eventually(lambda: store.now() - began > 0.5)
+        with pytest.raises(ValueError):
+            PersistentRetrying(stop=stop_after_delay(0.5), **options)(fail)

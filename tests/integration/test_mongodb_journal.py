@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.mongodb import MongoDBQueueStore, journal
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, Settle
 from tests.servers import MongoDB
 
@@ -82,3 +82,28 @@ def test_namespaces_switch_their_journals_without_minding_each_other(mongodb: Mo
         stores[1].put_one("jobs", "x", None)
         assert _types(third) == []
         assert _types(stores[0]) == ["enqueued"]
+
+
+class _Killed(SystemExit):
+    pass
+
+
+def test_a_journal_that_somebody_died_over_while_switching_it_on_is_not_on(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = stores
+
+    def die(*_: object) -> None:
+        raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "transact", die)
+        with pytest.raises(_Killed):
+            one.enable_journal()
+    assert not other.journal_enabled()
+    other.enable_journal()
+    assert one.journal_enabled()
+    message_id, _ = one.put_one("jobs", "x", None)
+    assert [(entry.type, entry.message_id) for entry in other.events()] == [("enqueued", message_id)]
+    other.disable_journal()
+    assert not one.journal_enabled()

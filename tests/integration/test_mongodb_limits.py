@@ -7,9 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from localqueue import PersistentQueue
 from localqueue.errors import PayloadError, QueueStoreFullError
 from localqueue.stores.mongodb import MongoDBQueueStore
-from localqueue.stores.port import Changes, LeaseRequest, NewMessage, RecordWrite
+from localqueue.stores.mongodb.document import LARGEST
+from localqueue.stores.port import HISTORY_LIMIT, Changes, LeaseRequest, NewMessage, RecordWrite
 from tests.servers import MongoDB
 
 
@@ -54,6 +56,26 @@ def test_a_message_too_large_is_refused_by_every_way_in(store: MongoDBQueueStore
         store.commit(Changes(records=[RecordWrite("result", "a", large)]))
     assert store.scan("jobs") == []
     assert store.check().ok
+
+
+@pytest.mark.slow
+def test_the_largest_message_has_room_for_the_errors_of_all_its_attempts(store: MongoDBQueueStore) -> None:
+    for text in ("x" * (LARGEST - 2), "日" * (LARGEST // 3 - 1)):
+        queue = PersistentQueue[str]("jobs", store=store)
+        queue.put(text)
+        for _ in range(HISTORY_LIMIT + 1):
+            assert queue.release(queue.get_message(leased_by="w" * 100), error={"message": "\0" * 1_000_000})
+        message = queue.get_message()
+        assert message.value == text
+        assert queue.dead_letter(message, error="no")
+        with pytest.raises(PayloadError, match="15 MB"):
+            queue.put(text + "xxx")
+        with pytest.raises(PayloadError, match="15 MB"):
+            queue.put_many(["small", text + "xxx"])
+        with pytest.raises(PayloadError, match="15 MB"):
+            queue.put(text, headers={"a": "b"})
+        assert queue.stats().total == queue.stats().dead
+        assert queue.purge() == 1
 
 
 @pytest.mark.parametrize("name", ["$where", "a.b", "$gt", "{$ne: 1}", "\x00", "_id", "x" * 10_000, "🦄"])

@@ -271,19 +271,22 @@ def test_a_lock_that_another_transaction_holds_is_named_and_the_transaction_goes
     queue.put("decided", dedupe_key="a", connection=holder)
     connection.execute("INSERT INTO orders (what) VALUES ('tea')")
     with pytest.raises(QueueStoreLockedError, match="locked by another transaction"):
-        queue.put("x", dedupe_key="b", connection=connection)
+        queue.put("x", dedupe_key="a", connection=connection)
+    queue.put("y", dedupe_key="b", connection=connection)
     holder.rollback()
-    queue.put("x", dedupe_key="b", connection=connection)
+    queue.put("x", dedupe_key="a", connection=connection)
     connection.commit()
-    assert values(queue) == ["here", "x"]
+    assert values(queue) == ["here", "y", "x"]
 
 
 def test_settings_of_the_session_are_left_as_they_were(
     queue: PersistentQueue[Any], connection: psycopg.Connection[Any]
 ) -> None:
     connection.execute("SET lock_timeout = '1234ms'")
+    connection.execute("SET search_path = public, pg_temp")
     queue.put("x", dedupe_key="k", connection=connection)
     assert connection.execute("SHOW lock_timeout").fetchone() == ("1234ms",)
+    assert connection.execute("SHOW search_path").fetchone() == ("public, pg_temp",)
     connection.commit()
 
 

@@ -82,7 +82,7 @@ def test_a_transaction_whose_host_says_nothing_more_lets_go_of_its_locks(
     put(witness)
     with PostgresQueueStore(postgres.url, namespace=witness.namespace, timeout=1, pooled=pooled) as store:
         connection = store._pool.take()
-        store._begin(connection, {witness.queue_ids["jobs"]})
+        store._begin(connection, (), {witness.queue_ids["jobs"]})
         waiting = Background()
         waiting.start(lambda: witness.commit(Changes(enqueue=[new(witness, dedupe_key="d")])))
         waiting.join()

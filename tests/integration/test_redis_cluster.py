@@ -12,7 +12,7 @@ import redis
 
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest, RecordWrite, Settle
-from localqueue.stores.redis import RedisQueueStore
+from localqueue.stores.redis import RedisQueueStore, privileges
 from localqueue.stores.redis.schema import root
 from localqueue.testing.steps import PATIENCE, Background, ack, assert_sound, lease, new, put, put_many, take
 from tests.servers import Redis, free_port
@@ -102,6 +102,17 @@ def _work(store: RedisQueueStore) -> None:
     assert store.purge("many") == 1500
     assert store.run("r") is not None
     assert_sound(store, ["jobs", "later", "many"])
+
+
+def test_the_words_of_the_page_are_enough_on_a_cluster(cluster: tuple[Node, Node]) -> None:
+    words = ("on", ">s3cret", *privileges.LEAST.split(), "+cluster|slots", "+asking")
+    for node in cluster:
+        with node.client as client:
+            client.execute_command("ACL", "SETUSER", "jobs", *words)
+    for which in (0, 1):
+        url = cluster[0].url.replace("redis://", "redis://jobs:s3cret@")
+        with RedisQueueStore(url, namespace=_namespace_on(cluster, which)) as store:
+            _work(store)
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -137,8 +137,8 @@ def test_data_of_a_newer_release_is_refused(redis_server: Redis) -> None:
     RedisQueueStore(redis_server.url, namespace=namespace).close()
     with redis.Redis.from_url(redis_server.url) as client:
         opened = RedisQueueStore(redis_server.url, namespace=namespace)
-        client.hset(root(namespace), "version", "2")
-        with pytest.raises(QueueStoreVersionError, match="2"):
+        client.hset(root(namespace), "version", "3")
+        with pytest.raises(QueueStoreVersionError, match="3"):
             RedisQueueStore(redis_server.url, namespace=namespace)
         for change in (lambda: opened.put_one("jobs", "x", None), lambda: opened.stats("jobs")):
             with pytest.raises(QueueStoreVersionError):

@@ -128,6 +128,23 @@ def test_changes_of_a_run_are_told_while_somebody_waits_for_them(store: RedisQue
         assert said() == [digest("r")]
 
 
+def test_who_waits_for_a_run_that_never_was_leaves_nothing_that_stays(
+    store: RedisQueueStore, client: redis.Redis
+) -> None:
+    before = set(client.scan_iter())
+    with store.listen_run("never") as waiter:
+        assert not waiter.wait(0)
+    assert all(0 < client.pttl(key) <= 5000 for key in set(client.scan_iter()) - before)
+    assert store.run("never") is None
+
+
+def test_who_waits_for_a_run_before_it_begins_is_told_of_it(store: RedisQueueStore, server: Redis) -> None:
+    with RedisQueueStore(server.url) as other, store.listen_run("r") as waiter:
+        assert not waiter.wait(0)
+        put(other, run_id="r")
+        assert waiter.wait(PATIENCE)
+
+
 def test_a_release_and_a_delay_are_told(store: RedisQueueStore, said: Said) -> None:
     put(store)
     said()

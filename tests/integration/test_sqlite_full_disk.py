@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import resource
-import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,12 +13,10 @@ from localqueue.errors import QueueStoreError, QueueStoreFullError
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage
 from localqueue.stores.sqlite import SQLiteQueueStore
 from tests.crash.children import Child
+from tests.disks import lift_file_size, limit_file_size, mount_small_disk
 
 KILOBYTE = 1024
 PAYLOAD = "x" * 3000
-
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-MS_REC_PRIVATE = 0x4000 | 0x40000
 
 
 def fill(store: Any, most: int = 10_000) -> tuple[list[str], QueueStoreError]:
@@ -77,22 +71,6 @@ def assert_nothing_was_lost(seen: dict[str, Any], path: str) -> None:
     assert seen["problems"] == seen["problems when reopened"] == ()
 
 
-def mount_small_disk(folder: str) -> bool:
-    """Mount a filesystem of two megabytes that only this process sees; False where that is not allowed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(CLONE_NEWNS if user == 0 else CLONE_NEWNS | CLONE_NEWUSER) != 0:
-        return False
-    if user != 0:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    return (
-        libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) == 0
-        and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"size=2m") == 0
-    )
-
-
 def work_on_a_small_disk(connection: Connection, folder: str) -> None:
     """Work on a disk with a ballast file to remove; where none can be mounted, under a limit that can be lifted."""
     if not mount_small_disk(folder):
@@ -102,16 +80,6 @@ def work_on_a_small_disk(connection: Connection, folder: str) -> None:
     ballast = Path(folder, "ballast")
     ballast.write_bytes(bytes(600 * KILOBYTE))
     connection.send(fill_free_and_go_on(f"{folder}/store", ballast.unlink))
-
-
-def limit_file_size(size: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
-def lift_file_size() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def work_under_a_file_size_limit(connection: Connection, folder: str) -> None:

@@ -37,10 +37,11 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def path(folder: Path) -> Path:
-    """A closed store with one message."""
+    """A closed store with one message, that its owner lets others read."""
     path = folder / "store"
     with SQLiteQueueStore(path) as store:
         store.put_one("jobs", "kept", None)
+    path.chmod(0o644)
     return path
 
 
@@ -317,6 +318,7 @@ def test_a_database_of_another_program_is_refused(folder: Path) -> None:
 def test_a_backup_is_looked_at_where_nothing_may_be_written(folder: Path, path: Path) -> None:
     with SQLiteQueueStore(path, read_only=True) as store:
         store.backup(folder / "copy")
+    (folder / "copy").chmod(0o644)
     folder.chmod(0o555)
     assert look_as_nobody(folder / "copy") == ["kept"]
     assert names(folder) == ["copy", "store"]

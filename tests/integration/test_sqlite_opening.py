@@ -91,7 +91,7 @@ def open_interfered(path: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> int
     class Interfered(sqlite3.Connection):
         def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
             nonlocal count
-            settings = ("PRAGMA synchronous", "PRAGMA wal_autocheckpoint", "PRAGMA temp_store")
+            settings = ("PRAGMA synchronous", "PRAGMA wal_autocheckpoint", "PRAGMA temp_store", "PRAGMA busy_timeout")
             if not self.in_transaction and not statement.startswith(settings):
                 count += 1
                 if count == nth:
@@ -317,3 +317,18 @@ def test_a_newer_store_in_a_shared_file_is_refused(tmp_path: Path) -> None:
         app.execute("UPDATE lq_schema SET version = 99")
     with pytest.raises(QueueStoreVersionError, match="newer localqueue"):
         SQLiteQueueStore(path)
+
+
+def test_the_journal_of_an_older_store_lets_go_by_the_rule_of_this_release(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with SQLiteQueueStore(path) as store:
+        store.enable_journal(keep_events=100)
+    foreign_file(
+        path,
+        "DROP TRIGGER lq_journal_kept",
+        "CREATE TRIGGER lq_journal_kept AFTER INSERT ON lq_journal BEGIN SELECT 1; END",
+        f"PRAGMA user_version = {schema.current_version() - 1}",
+    )
+    with SQLiteQueueStore(path) as store:
+        store.put_batch("jobs", ["x"] * 500, None)
+        assert len(store.events()) < 500

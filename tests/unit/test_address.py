@@ -82,7 +82,7 @@ def test_a_user_name_is_held_to_the_same() -> None:
         ("postgresql:///jobs?host=/run/pg&password=s3cret&user=bob", "postgresql:///jobs?host=/run/pg&user=bob"),
         ("POSTGRES://bob@%2Frun%2Fpg/jobs", "postgres://bob@%2Frun%2Fpg/jobs"),
         (
-            "host=db port=5432 password='s3 cret' dbname='my jobs' passfile=/root/x",
+            "host=db port=5432 password='s3 cret' dbname='my jobs' passfile=/etc/passes",
             "host=db port=5432 dbname='my jobs'",
         ),
         ("password=s3cret", "postgresql://"),

@@ -95,7 +95,7 @@ def test_a_namespace_that_nobody_has_used_is_not_made(path: Path) -> None:
 
 def test_a_store_of_an_older_schema_is_not_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", [lambda txn: None])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda txn: None])
     with pytest.raises(QueueStoreError, match="older"):
         look(path)
     assert contents(path) == before

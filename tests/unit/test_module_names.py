@@ -22,12 +22,13 @@ def test_no_module_is_named_after_an_activity() -> None:
 
 
 #: The rooms of a store package. A store leaves out what it does not have; a room of its own has an idea of its own.
-ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "notify", "backup", "check", "errors"}
+ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "notify", "backup", "space", "check"}
+ROOMS |= {"errors"}
 OF_THEIR_OWN = {
     "sqlite": {"archive", "guest", "inserts", "onlooker", "statements", "writer"},
-    "lmdb": {"keys", "writer"},
-    "postgres": {"guest", "inserts", "libpq", "writer"},
-    "redis": {"namespace", "operations"},
+    "lmdb": {"keys", "pages", "writer"},
+    "postgres": {"guest", "guest_rows", "inserts", "libpq", "locks", "writer"},
+    "redis": {"namespace", "operations", "privileges"},
     "mongodb": {"document", "gate", "transaction"},
 }
 

@@ -22,6 +22,7 @@ from localqueue.stores.mongodb import connection as mongodb_connection
 from localqueue.stores.mongodb import schema as mongodb_schema
 from localqueue.stores.postgres import PostgresQueueStore, libpq
 from localqueue.stores.redis import RedisQueueStore
+from localqueue.stores.redis import privileges as redis_privileges
 from localqueue.stores.redis import schema as redis_schema
 from tests.unit.addresses import PIECES, Read, addresses, all_said, leaked, right_addresses, urls_of_postgres
 
@@ -80,7 +81,9 @@ def test_an_open_store_shows_no_password(right: Read) -> None:
     with pytest.MonkeyPatch.context() as patch:  # as if a server had answered
         patch.setattr(PostgresQueueStore, "_open", lambda store: None)
         patch.setattr(redis_schema, "check_server", lambda *given, **options: None)
+        patch.setattr(redis_schema, "find_namespace", lambda *given, **options: None)
         patch.setattr(redis_schema, "open_namespace", lambda *given, **options: 1)
+        patch.setattr(redis_privileges, "check", lambda *given, **options: None)
         patch.setattr(mongodb_connection.Server, "namespace", lambda *given: (1, 1))
         store = store_class(right.url)(right.url)
         assert not leaked(f"{store!r} {store} {store.url}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue, QueueError, queue_copy
+from localqueue import MemoryQueueStore, PersistentQueue, QueueError, SQLiteQueueStore, queue_copy
 from localqueue.errors import QueueStoreError
 from localqueue.policies import MsgpackCodec
 from localqueue.queue_copy import CopyReport, copy_queue, forget_copies
@@ -55,6 +55,23 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def queue(store: QueueStore, name: str = "jobs", **options: Any) -> PersistentQueue[Any]:
     return PersistentQueue(name, store=store, **options)
+
+
+def test_a_queue_is_copied_while_others_put_all_the_time(here: MemoryQueueStore, tmp_path: Path) -> None:
+    class Busy(SQLiteQueueStore):
+        """Somebody puts each time before it commits."""
+
+        def mint(self, count: int = 1) -> list[str]:
+            ids = super().mint(count)
+            if other.qsize("jobs") < 20:
+                other.put_one("jobs", "x", None)
+            return ids
+
+    queue(here).put_many([0, 1])
+    path = tmp_path / "busy.db"
+    with Busy(path) as target, SQLiteQueueStore(path) as other:
+        assert copy_queue(queue(here), queue(target)).copied == 2
+        assert other.qsize("jobs") == 4, "it came too late once, and had time then"
 
 
 def fill(store: QueueStore, clock: FakeClock) -> None:

@@ -14,6 +14,7 @@ import pytest
 from localqueue import AtMostOnceDelivery, MemoryQueueStore, PayloadError, PersistentQueue, QueueStore
 from localqueue.message import UndecodablePayload
 from localqueue.policies import BytesCodec, MsgpackCodec, PickleCodec
+from localqueue.stores.port import Changes, NewMessage
 
 
 @pytest.fixture
@@ -268,3 +269,34 @@ def test_at_most_once_delivery_keeps_an_unreadable_record_too(store: MemoryQueue
     assert queue.get_message(block=False).value == "good"
     (dead,) = queue.dead_letters()
     assert dead.value.raw == b"{broken"
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), SystemExit(3), StopIteration(), MemoryError()], ids=repr)
+def test_a_payload_may_raise_whatever_it_likes_when_it_is_read(store: MemoryQueueStore, error: BaseException) -> None:
+    class Trap(BrittleCodec):
+        def decode(self, payload: str | bytes) -> Any:
+            if payload == "bad":
+                raise error
+            return payload
+
+    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store, codec=Trap())
+    queue.put("bad")
+    queue.put("good")
+    assert queue.get_message(block=False).value == "good"
+    (dead,) = queue.dead_letters()
+    assert type(error).__name__ in dead.value.reason
+
+
+@pytest.mark.parametrize("headers", ["no json", "[1]", "null", "[" * 100_000])
+def test_headers_that_can_not_be_read_make_a_dead_letter(store: MemoryQueueStore, headers: str) -> None:
+    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
+    (broken,) = store.mint()
+    store.commit(Changes(enqueue=[NewMessage(broken, "jobs", '"bad"')]))
+    store._writer.connection.execute("UPDATE lq_messages SET headers = ?", (headers,))  # which no store takes any more
+    seen = queue.inspect(broken)
+    assert seen is not None and isinstance(seen.value, UndecodablePayload)
+    queue.put("good")
+    assert queue.get_message(block=False).value == "good"
+    (dead,) = queue.dead_letters()
+    assert (dead.id, dead.headers, dead.value.raw) == (broken, {}, b'"bad"')
+    assert "headers" in dead.value.reason

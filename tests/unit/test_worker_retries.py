@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
 from localqueue.stores.port import QueueStore
 from localqueue.testing import FakeClock
 from localqueue.workers import Worker
+from tests.unit.effects import RUNS
 from tests.unit.worker_steps import STORES, Log, open_store
 
 
@@ -176,3 +177,21 @@ def test_a_requeued_dead_letter_has_a_fresh_budget(queue: PersistentQueue[Any]) 
     queue.requeue_dead(dead.id)
     worker.run_until_empty()
     assert (handler.calls, queue.stats().dead) == (6, 1)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_message_that_falls_due_while_the_worker_looks_is_waited_for(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    with MemoryQueueStore(clock=clock) as store:
+        queue = PersistentQueue[Any]("jobs", store=store)
+        queue.put("x", delay=5)
+        stats = queue.stats
+
+        def late_stats() -> Any:
+            clock.advance(5)
+            return stats()
+
+        monkeypatch.setattr(queue, "stats", late_stats)
+        assert [one.state for one in run(queue, lambda value: None)] == ["acked"]

@@ -51,6 +51,7 @@ def build() -> typer.Typer:
     app.add_typer(schedule.commands(), name="schedule")
     app.add_typer(pipeline.commands(), name="pipeline")
     worker.register(app)
+    operations.register_for_store(app)
     return app
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from localqueue.cli.errors import Mistake
 from localqueue.stores import address
+from localqueue.stores.privacy import make_directory, make_file
 
 
 def config_path() -> Path:
@@ -38,6 +39,8 @@ class Config:
     def load(cls) -> Config:
         """The config file; an absent one sets nothing."""
         path = config_path()
+        if path.exists() and not path.is_file():
+            raise Mistake(f"config file {path} is no file")
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -48,7 +51,7 @@ class Config:
 
         try:
             found = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except Exception as error:  # besides its own errors, all that the types of values raise
             raise Mistake(f"config file {path} is not valid YAML{_place(error)}") from None
         if found is None:
             return cls()
@@ -71,13 +74,13 @@ class Config:
         import yaml
 
         path = config_path()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         with suppress(PermissionError):  # the directory of somebody else
             path.parent.chmod(0o700)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            unfinished.touch(mode=0o600)
-            unfinished.chmod(0o600)
+            unfinished.unlink(missing_ok=True)  # left by one that was killed
+            make_file(unfinished)
             unfinished.write_text(yaml.safe_dump(self.as_dict(), allow_unicode=True), encoding="utf-8")
             unfinished.replace(path)
         finally:
@@ -89,8 +92,11 @@ class Config:
 
     def shown(self) -> dict[str, Any]:
         """The same for everybody to see."""
-        hidden = {} if self.store_url is None else {"store_url": address.shown(self.store_url)}
-        return {**self.as_dict(), **hidden}
+        shown = {"store_url": address.shown}
+        return {
+            key: shown.get(key, _concealed)(value) if isinstance(value, str) else value
+            for key, value in self.as_dict().items()
+        }
 
 
 KEYS = tuple(one.name for one in fields(Config))
@@ -98,7 +104,7 @@ KEYS = tuple(one.name for one in fields(Config))
 
 def unknown(key: Any) -> str:
     """That a key is not one of the file's; what does not look like a key may be a value."""
-    shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "..."
+    shown = key if isinstance(key, str) and re.fullmatch(r"[\w-]{1,40}", key) else "..."
     return f"unsupported config key: {shown}; use one of {', '.join(KEYS)}"
 
 
@@ -110,6 +116,11 @@ def _place(error: Exception) -> str:
 
 def _kind(value: Any) -> str:
     return "an empty text" if value == "" else f"a value of type {type(value).__name__}"
+
+
+def _concealed(value: str) -> str:
+    """A text that is no address, unless somebody mistook it for one."""
+    return address.conceal(value, value)
 
 
 def _known(key: Any) -> str:
@@ -124,13 +135,16 @@ def _checked(key: str, value: Any) -> Any:
     if not key.endswith("_seconds"):
         if not isinstance(value, str) or not value:
             raise ValueError(f"{key} must be a text that is not empty, not {_kind(value)}")
+        if re.search(r"[\x00\ud800-\udfff]", value):
+            raise ValueError(f"{key} must be a text, and holds bytes that are none")
         if key.endswith("_path"):
             address.require_path(value)
         return value
-    try:
-        seconds = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        seconds = math.nan
+    seconds = math.nan
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            seconds = float(value)
     if not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError(f"{key} must be a number of seconds, zero or more, not {address.shown(str(value))!r}")
+        shown = repr(address.shown(value)) if isinstance(value, str) else _kind(value)
+        raise ValueError(f"{key} must be a number of seconds, zero or more, not {shown}")
     return seconds

@@ -1,4 +1,5 @@
-"""`localqueue queue purge, pause, resume, backup, check`: steering a queue and caring for its store."""
+"""`localqueue queue purge, pause, resume, backup, check` and `localqueue compact`: steering a queue and caring for its
+store."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ from localqueue.cli.place import Place
 def register(app: typer.Typer) -> None:
     for function in (purge, pause, resume, backup, check):
         add(app, function)
+
+
+def register_for_store(app: typer.Typer) -> None:
+    """What concerns a store with all its queues."""
+    add(app, compact)
 
 
 def purge(queue: QueueName, place: Place, log_events: LogEvents = False) -> None:
@@ -57,6 +63,15 @@ def backup(
     with place.open_store(read_only=True) as store:
         store.backup(path)
         out.facts({"backup": path, "store": store.url})
+
+
+def compact(place: Place, out: Output) -> None:
+    """Give space that is free inside of the store back to the system; print its bytes before and after."""
+    with place.open_store(read_only=True):
+        pass  # it must be there: to write, one would be made
+    with place.open_store() as store:
+        before, after = store.compact()
+        out.facts({"store": store.url, "before": before, "after": after})
 
 
 def check(place: Place, out: Output) -> int:

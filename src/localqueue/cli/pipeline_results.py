@@ -50,7 +50,7 @@ def moment_of(text: str | None, option: str) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return datetime.now(UTC) - timedelta(seconds=seconds_of(text, option))

@@ -12,8 +12,9 @@ from localqueue.cli.events import log
 from localqueue.cli.output import Output
 from localqueue.cli.signals import Stop
 from localqueue.errors import LeaseLost
+from localqueue.interrupts import is_interrupt
 from localqueue.message import QueueMessage
-from localqueue.stores.rules import describe_error
+from localqueue.stores.kept_error import describe_error
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.decorators import OneByOne
 from localqueue.workers.job import Job, with_job
@@ -102,8 +103,9 @@ class ProcessLoop:
             call = Call(with_job, (job, one.tries.retryer(message), self._try, job))
             outcome: Outcome = drive(one.steps(job, call))
             one.settle(outcome)
-        except KeyboardInterrupt:  # the second signal: nobody waits for the handler any more
-            one.give_back(message)
+        except BaseException as raised:
+            if is_interrupt(raised):  # the second signal: nobody waits for the handler any more
+                one.give_back(message)
             raise
         finally:
             one.keeper.drop(message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ from localqueue.cli.config import Config
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
+from localqueue.stores.keyvalue.store import now_of
 
 if TYPE_CHECKING:
     from localqueue.idempotency import QueueIdempotencyStore, SQLiteIdempotencyStore
@@ -51,7 +51,7 @@ def prune_retries(
     path = retry_store_path if retry_store_path is not None else config.retry_store_path
     with _attempts(place, retry_store_path, path, read_only=dry_run) as store:
         prune = store.count_exhausted_older_than if dry_run else store.prune_exhausted
-        _report(out, dry_run, age, prune(older_than=age, now=time.time()))
+        _report(out, dry_run, age, prune(older_than=age, now=now_of(store)))
 
 
 def prune_idempotency(
@@ -69,7 +69,7 @@ def prune_idempotency(
     path = idempotency_store_path if idempotency_store_path is not None else config.idempotency_store_path
     with _ledger(place, idempotency_store_path, path, read_only=dry_run) as store:
         prune = store.count_completed_older_than if dry_run else store.prune_completed
-        _report(out, dry_run, age, prune(older_than=age, now=time.time()))
+        _report(out, dry_run, age, prune(older_than=age, now=now_of(store)))
 
 
 def _age(given: float | None, configured: float | None, key: str) -> float:

@@ -126,9 +126,9 @@ def list_(
 
 
 def queues_with_schedules(store: QueueStore) -> list[str]:
-    from localqueue.schedules.stored import KIND, StoredSchedule
+    from localqueue.schedules.stored import KIND, queue_of
 
-    return sorted({StoredSchedule.read(record).queue for record in store.records(KIND)})
+    return sorted({queue_of(record) for record in store.records(KIND)})
 
 
 def remove(queue: QueueName, name: ScheduleName, place: Place, out: Output) -> None:

@@ -85,7 +85,7 @@ def _summary(counts: WorkerCounts) -> dict[str, Any]:
 
 
 def _log_settled(wanted: bool, settled: Settled) -> None:
-    from localqueue.stores.rules import describe_error
+    from localqueue.stores.kept_error import describe_error
 
     message = settled.message
     log(

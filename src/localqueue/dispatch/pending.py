@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.dispatch.delivery import Handler, give_back, handle, settle
 from localqueue.dispatch.keeper import LeaseKeeper
+from localqueue.interrupts import asks_to_end
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -29,7 +30,7 @@ def deliver_pending(queue: PersistentQueue[Any], handlers: Sequence[Handler], li
             keeper.hold([message])
             error = handle(queue, handlers, message)
             keeper.drop(message)
-            if error is not None and not isinstance(error, Exception):
+            if error is not None and asks_to_end(error):
                 give_back(queue, [message])  # an interrupt says nothing about the message
                 raise error
             settle(queue, message, error)

@@ -74,6 +74,6 @@ def log_failure(hook: object, event: Event, error: BaseException) -> None:
     import logging
 
     logging.getLogger("localqueue.events").error(
-        "hook %r failed for %s of message %s in queue %r: %r",
-        hook, event.type, event.message_id, event.queue, error, exc_info=error,
+        "hook %r failed for %s of message %s in queue %r",
+        hook, event.type, event.message_id, event.queue, exc_info=error,
     )  # fmt: skip

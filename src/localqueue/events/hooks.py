@@ -8,6 +8,7 @@ from typing import Any
 
 from localqueue.events.async_hook import AsyncHook, log_failure
 from localqueue.events.event import Event
+from localqueue.interrupts import asks_to_end
 
 Hook = Callable[[Event], Any]
 
@@ -31,7 +32,9 @@ class Hooks:
                 if inspect.iscoroutine(returned):
                     returned.close()
                     raise TypeError(f"hook {hook!r} returned a coroutine that nobody awaits; wrap it in AsyncHook")
-            except Exception as error:
+            except BaseException as error:
+                if asks_to_end(error):
+                    raise
                 log_failure(hook, event, error)
 
 

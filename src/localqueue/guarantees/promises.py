@@ -81,6 +81,37 @@ PROMISES: tuple[Rule, ...] = (
         ),
     ),
     _promised(
+        "worker-failures",
+        "A handler of a worker that fails",
+        "at-least-once",
+        "Whatever a handler raises is a failed attempt of its message, which is retried or dead-lettered, and what can "
+        "not be read is dead-lettered; the worker goes on. Only Ctrl-C ends it, and the message is left to its lease. "
+        "Cancelling an async worker gives its messages back. A deadline (`stop_after_delay`) counts from the first "
+        "attempt, by the store's clock.",
+        when=lambda c: c.delivery_policy.guarantee != "at-most-once",
+        proof=(
+            "tests/unit/test_worker_poison.py::test_whatever_a_handler_raises_is_a_failed_attempt_of_its_message",
+            "tests/unit/test_worker_interrupts.py::test_an_interrupt_ends_the_worker_and_loses_nothing",
+            "tests/unit/test_async_worker.py::test_a_run_that_is_cancelled_cancels_its_handlers_and_gives_the_messages_back",
+            "tests/unit/test_queue_payloads.py::test_headers_that_can_not_be_read_make_a_dead_letter",
+            "tests/unit/test_worker_clocks.py::test_a_deadline_counts_from_the_first_attempt_by_the_clock_of_the_store",
+            "tests/faults/test_clock_skew.py::test_a_worker_gives_up_by_the_servers_clock",
+        ),
+    ),
+    _promised(
+        "kept-errors",
+        "The error that a message is settled with",
+        "local",
+        "It is kept up to 32 KiB of JSON, in `last_error` and for each of the last 20 attempts; of a longer one the "
+        "beginning and the end of its texts. Nothing in an error keeps its message from being settled.",
+        when=_any_queue,
+        proof=(
+            "src/localqueue/testing/errors.py::ErrorContract::test_an_error_of_any_length_is_kept_up_to_its_limit",
+            "src/localqueue/testing/errors.py::ErrorContract::test_an_error_of_any_kind_settles_its_message",
+            "src/localqueue/testing/errors.py::ErrorContract::test_the_errors_of_all_attempts_together_have_a_bound",
+        ),
+    ),
+    _promised(
         "effectively-once",
         "Effectively-once delivery with the ledger in the queue's store",
         "effectively-once",
@@ -141,13 +172,14 @@ PROMISES: tuple[Rule, ...] = (
         "TransactionalOutboxCommit with an outbox_store",
         "at-least-once",
         "The envelope is saved before the ack: none is missing, and one may be sent for work that is then done again. "
-        "The relay sends by the time they were saved, so the clocks of the workers decide the order.",
+        "The relay sends by the time they were saved, counted from the lease of the message by the clock of its store.",
         when=lambda c: (
             _commit_mode(c) == "transactional-outbox" and _delivery(c, "commit_policy").outbox_store is not None
         ),
         proof=(
             "tests/unit/test_outbox.py::test_an_outbox_in_a_store_of_its_own_is_relayed_in_order",
             "tests/unit/test_outbox.py::test_a_relay_of_an_outbox_of_its_own_runs_until_it_is_stopped",
+            "tests/unit/test_worker_clocks.py::test_envelopes_in_a_store_of_their_own_are_ordered_by_the_clock_of_the_queue",
         ),
     ),
     _promised(
@@ -199,7 +231,7 @@ PROMISES: tuple[Rule, ...] = (
         when=_any_queue,
         proof=(
             "tests/crash/test_commit_edges.py::test_a_kill_at_any_edge_leaves_each_call_wholly_done_or_wholly_undone",
-            "tests/crash/test_random_kills.py::test_no_round_of_random_kills_loses_revives_doubles_or_tears_a_message",
+            "tests/chaos/test_smoke.py::test_no_promise_is_broken_while_clients_are_killed_and_things_break",
             "tests/crash/test_groups.py::test_a_grouped_commit_is_there_whole_or_not_at_all",
             "tests/integration/test_queue_processes.py::test_every_put_that_a_killed_producer_saw_return_is_there",
         ),
@@ -346,7 +378,8 @@ PROMISES: tuple[Rule, ...] = (
         "fifo-ready",
         "FifoReadyOrdering",
         "local",
-        "Messages are leased in the order they became ready, by the clock of the store. Consumers that "
+        "Messages are leased in the order they became ready, by the clock of the store, whatever the clocks of its "
+        "clients say. Consumers that "
         "run side by side may finish in another order, and a redelivered message goes behind.",
         when=lambda c: c.ordering_policy.guarantee == "fifo-ready",
         proof=(
@@ -373,12 +406,13 @@ PROMISES: tuple[Rule, ...] = (
         "fifo-per-key",
         "PerKeyFifoOrdering",
         "local",
-        "One message of a key is out at a time, in put order. A retry or a delay holds up its own key; a "
-        "message that left delivery lets the next one through. A message that waits for others (`after=`) "
-        "does not hold its key.",
+        "One message of a key is out at a time, in the order of the commits that put them, whatever the clocks of "
+        "the hosts say. A retry or a delay holds up its own key; a message that left delivery lets the next one "
+        "through. A message that waits for others (`after=`) does not hold its key.",
         when=lambda c: c.orders_by_key,
         proof=(
             "src/localqueue/testing/ordering.py::OrderingContract::test_messages_of_a_key_are_never_in_flight_together",
+            "src/localqueue/testing/commit_order.py::CommitOrderContract::test_messages_of_an_ordering_key_come_in_the_order_of_their_commits",
             "src/localqueue/testing/ordering.py::OrderingContract::test_order_of_a_key_is_kept_over_release_expiry_and_delay",
             "src/localqueue/testing/ordering.py::OrderingContract::test_random_work_on_keys_never_has_two_of_a_key_in_flight",
             "src/localqueue/testing/ordering.py::OrderingContract::test_every_way_out_frees_the_key",

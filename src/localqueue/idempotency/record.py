@@ -46,7 +46,8 @@ def excludes(existing: IdempotencyRecord, newcomer: IdempotencyRecord, now: floa
 class IdempotencyStore(Protocol):
     """Protocol for custom idempotency stores. A store must be usable from any thread.
 
-    The stores of this package also have `begin`, which makes a key in progress elsewhere exclude.
+    The stores of this package also have `begin`, which makes a key in progress elsewhere exclude. One that several
+    hosts share may also have `now()`, a clock that is the same for all of them: then times are kept and compared by it.
     """
 
     def load(self, key: str) -> IdempotencyRecord | None: ...

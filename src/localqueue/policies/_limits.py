@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+#: Seconds, three thousand years: a time so far away is still one that calendars have.
+LONGEST = 1e11
+
 
 def require_integer(name: str, value: object) -> int:
     """Return `value` when it is an integer; a bool, float or string is a TypeError."""
@@ -16,8 +19,10 @@ def require_seconds(name: str, value: object) -> float:
     """Return `value` when it is a finite int or float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, got {value!r}")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value!r}")
+    if abs(value) > LONGEST:
+        raise ValueError(f"{name} can be {LONGEST:.0f} seconds at most, got {value!r}")
     return value
 
 

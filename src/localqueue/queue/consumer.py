@@ -13,7 +13,7 @@ from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.core import QueueCore
 from localqueue.queue.desk import fenced
-from localqueue.queue.drafts import check_delay, check_key, check_limit, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout
 from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import INFLIGHT, Action, Changes, Lease, LeaseRequest, Settle
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
 
 T = TypeVar("T")
+
+_MOST = 2**31 - 1  # messages of one batch, where as many as there are is meant
 
 
 class Consumer(QueueCore[T]):
@@ -60,7 +62,7 @@ class Consumer(QueueCore[T]):
         """Lease up to `n` messages in one transaction, waiting only for the first."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ValueError(f"the number of messages must be a positive integer, not {n!r}")
-        return self._get(n, block, timeout, leased_by)
+        return self._get(check_limit(n) or _MOST, block, timeout, leased_by)
 
     def _get(self, n: int, block: bool, timeout: float | None, leased_by: str | None) -> list[QueueMessage[T]]:
         check_timeout(timeout)
@@ -153,8 +155,12 @@ class Consumer(QueueCore[T]):
 
     def renew(self, message: QueueMessage[T], *, timeout: float | None = None) -> QueueMessage[T] | None:
         """Extend the lease from now by the queue's lease timeout (or `timeout`); None when the lease was lost."""
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"the lease timeout must be greater than zero, not {timeout!r}")
+        if not isinstance(message, QueueMessage):
+            raise TypeError(f"renew takes the leased message, as get_message() returned it, not {message!r}")
+        if timeout is not None:
+            if not timeout > 0:
+                raise ValueError(f"the lease timeout must be greater than zero, not {timeout!r}")
+            check_seconds("the lease timeout", timeout)
         lease = Lease(self.name, message.id, message.attempts)
         until = self.store.renew([lease], timeout=self.desk.lease_seconds if timeout is None else timeout)[0]
         if until is None:
@@ -207,7 +213,7 @@ class Consumer(QueueCore[T]):
                 f"queue {self.name!r} has no handlers to dispatch to; pass dispatch_policy=CallbackDispatcher(...), "
                 "or take messages with get_message()"
             )
-        check_limit(limit)
+        limit = check_limit(limit)
         from localqueue.dispatch.pending import deliver_pending
 
         handlers = getattr(policy, "handlers", None) or (policy.dispatch,)

@@ -17,12 +17,13 @@ from localqueue.message import QueueMessage
 from localqueue.policies import Configuration
 from localqueue.queue.admission import Admission, Admitted
 from localqueue.queue.batch import StoredBatch
-from localqueue.queue.drafts import BatchOptions, check_put_options, check_timeout, encode_headers, upstream_ids
+from localqueue.queue.drafts import BatchOptions, check_put_options, check_timeout, encode_headers, id_of, upstream_ids
 from localqueue.queue.emitter import Emitter
 from localqueue.queue.payloads import Payloads, message_of, new_message
 from localqueue.queue.setup import limit_of
 from localqueue.queue.tenancy import Tenancy
 from localqueue.queue.unfinished import Unfinished
+from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import (
     INFLIGHT,
     Action,
@@ -38,7 +39,6 @@ from localqueue.stores.port import (
     Settle,
     StoredMessage,
 )
-from localqueue.stores.rules import describe_error
 
 
 class Desk:
@@ -100,13 +100,12 @@ class Desk:
         return leased
 
     def unpack(self, stored: StoredMessage) -> QueueMessage[Any] | None:
-        """The leased message, or None when its payload can not be read: then it has become a dead letter."""
+        """The leased message, or None when it can not be read: then it has become a dead letter."""
         try:
-            value = self.payloads.decode(stored)
+            return message_of(stored, self.payloads.decode(stored))
         except PayloadError as error:
             self._bury(stored, {"type": "PayloadError", "module": "localqueue", "message": str(error)})
             return None
-        return message_of(stored, value)
 
     def settlement(
         self, message: QueueMessage[Any] | str, action: Action, *, delay: float = 0.0, error: object = None
@@ -139,7 +138,7 @@ class Desk:
             queue = draft.queue
             if enqueued.outcome == "diverted":
                 queue = changes.limits[queue].overflow_queue or queue
-            emitters.get(queue, ours).tell_put(queue, draft.id, enqueued.outcome, enqueued.at)
+            emitters.get(queue, ours).tell_put(queue, enqueued.id or draft.id, enqueued.outcome, enqueued.at)
         for transition in seen:
             emitters.get(transition.queue, ours).tell(transition)
         known = {one.id: one for one in messages if isinstance(one, QueueMessage)}
@@ -260,9 +259,9 @@ class Desk:
 
 def fenced(message: QueueMessage[Any] | str) -> tuple[str, int | None]:
     """Id and fencing token. Only a leased message has a token; anything else is an operator's override."""
-    if isinstance(message, str):
-        return message, None
-    return message.id, message.attempts if message.state == INFLIGHT else None
+    if isinstance(message, QueueMessage):
+        return message.id, message.attempts if message.state == INFLIGHT else None
+    return id_of(message), None
 
 
 def limits_of(desks: Iterable[Desk]) -> dict[str, Limit]:

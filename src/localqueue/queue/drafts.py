@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from localqueue.message import QueueMessage
 from localqueue.policies import Configuration
+from localqueue.policies._limits import LONGEST
 
 _LARGEST_PRIORITY = 2**31 - 1
+_NO_LIMIT = 2**31  # more than anybody can hold in a list
 
 
 class BatchOptions(TypedDict, total=False):
@@ -72,8 +75,10 @@ def check_delay(delay: float) -> float:
 def check_seconds(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {value!r}")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number of seconds, not {value!r}")
+    if abs(value) > LONGEST:
+        raise ValueError(f"{name} can be {LONGEST:.0f} seconds at most, not {value!r}")
     return value
 
 
@@ -84,15 +89,19 @@ def check_timeout(timeout: float | None) -> None:
         raise TypeError(f"'timeout' must be a non-negative number, not {timeout!r}")
     if not timeout >= 0:
         raise ValueError("'timeout' must be a non-negative number")
+    if timeout > sys.float_info.max and timeout != math.inf:
+        raise ValueError(f"'timeout' is too large, {timeout!r}; leave it out to wait for ever")
 
 
-def check_limit(limit: int | None) -> None:
+def check_limit(limit: int | None) -> int | None:
+    """The limit, or None for one that nothing reaches."""
     if limit is None:
-        return
+        return None
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise TypeError(f"limit must be an integer, not {limit!r}")
     if limit < 0:
-        raise ValueError("limit cannot be negative")
+        raise ValueError(f"limit cannot be negative, this one is {limit}")
+    return limit if limit < _NO_LIMIT else None
 
 
 def _check_priority(configuration: Configuration, priority: int) -> None:
@@ -138,15 +147,16 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
 def upstream_ids(after: Iterable[QueueMessage[Any] | str]) -> tuple[str, ...]:
     """The ids of messages given as ids or as messages."""
     check_is_list(after)
-    ids = []
-    for one in after:
-        if isinstance(one, QueueMessage):
-            ids.append(one.id)
-        elif isinstance(one, str):
-            ids.append(one)
-        else:
-            raise TypeError(f"after= takes message ids or messages, not {one!r}")
-    return tuple(ids)
+    return tuple([id_of(one, "after= takes message ids or messages") for one in after])
+
+
+def id_of(message: QueueMessage[Any] | str, wanted: str = "a message or its id is wanted") -> str:
+    """The id of a message that is given as itself or by its id; TypeError says what is `wanted` for anything else."""
+    if isinstance(message, QueueMessage):
+        return message.id
+    if isinstance(message, str):
+        return message
+    raise TypeError(f"{wanted}, not {message!r}")
 
 
 def check_is_list(after: object) -> None:

@@ -15,8 +15,8 @@ from localqueue.events.event import Event
 from localqueue.events.hooks import Hook, Hooks, several
 from localqueue.message import QueueMessage
 from localqueue.queue.tenancy import Tenancy
+from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import StoredMessage, Transition
-from localqueue.stores.rules import describe_error
 
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueMessage, QueueStats, RunStats
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
-from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout
+from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout, id_of
 from localqueue.queue.setup import check_name
 from localqueue.stores.port import DEAD, EXPIRED, STATES
 
@@ -28,7 +28,7 @@ class Operator(QueueCore[T]):
         """Messages by id, all or those of one state; `after` continues behind that message."""
         if state is not None and state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
-        check_limit(limit)
+        limit = check_limit(limit)
         return [
             self.desk.payloads.show(stored)
             for stored in self._seen.scan(self.name, state=state, after=after, limit=limit)
@@ -57,13 +57,12 @@ class Operator(QueueCore[T]):
 
     def events(self, after: int = 0, limit: int | None = None) -> list[JournalEvent]:
         """What the store's journal says about this queue, behind the entry `after`; see `store.enable_journal()`."""
-        check_limit(limit)
-        return self._seen.events(after, limit, self.name)
+        return self._seen.events(after, check_limit(limit), self.name)
 
     def requeue_dead(self, message: QueueMessage[Any] | str, *, delay: float = 0.0) -> bool:
         """Return a dead (or expired, or cancelled) message to delivery with a fresh attempt budget."""
         check_delay(delay)
-        message_id = message if isinstance(message, str) else message.id
+        message_id = id_of(message)
         return self.desk.emitter.observed(lambda: self.store.requeue(self.name, [message_id], delay=delay)) == 1
 
     def requeue_all_dead(self, *, delay: float = 0.0) -> int:
@@ -107,29 +106,32 @@ class Operator(QueueCore[T]):
 
     def record_worker_heartbeat(self, worker_id: str) -> None:
         """Note that a worker is alive, for `stats().last_seen_by_worker_id`."""
-        if not worker_id:
-            raise ValueError("worker_id cannot be empty")
+        check_key("worker_id", worker_id)
         self.store.heartbeat(self.name, worker_id)
 
     # runs: messages that share a run_id, in any queue of the store
 
     def run(self, run_id: str) -> RunStats | None:
         """Counts of a run, or None when no message was ever put into it."""
+        check_key("run_id", run_id)
         return self._seen.run(run_id)
 
     def run_messages(
         self, run_id: str, *, after: str | None = None, limit: int | None = None
     ) -> list[QueueMessage[Any]]:
         """The messages of a run that are still stored, by id."""
-        check_limit(limit)
-        return [self.desk.payloads.show(stored) for stored in self._seen.run_messages(run_id, after=after, limit=limit)]
+        check_key("run_id", run_id)
+        found = self._seen.run_messages(run_id, after=after, limit=check_limit(limit))
+        return [self.desk.payloads.show(stored) for stored in found]
 
     def cancel_run(self, run_id: str) -> int:
         """Cancel every live message of a run; leases of inflight ones are lost. The run takes no more messages."""
+        check_key("run_id", run_id)
         return self.desk.emitter.observed(lambda: self.store.cancel_run(run_id))
 
     def wait_run(self, run_id: str, timeout: float | None = None) -> RunStats | None:
         """Wait until nothing of the run can move by itself; the counts then, or at the timeout."""
+        check_key("run_id", run_id)
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.store.listen_run(run_id) as waiter:
@@ -142,7 +144,7 @@ class Operator(QueueCore[T]):
 
     def waits_for(self, message: QueueMessage[Any] | str) -> list[str]:
         """Ids of the messages a waiting message still comes after."""
-        return self._seen.upstream(self.name, message if isinstance(message, str) else message.id)
+        return self._seen.upstream(self.name, id_of(message))
 
     # publish/subscribe
 
@@ -180,7 +182,7 @@ class Operator(QueueCore[T]):
 
 def _check_age(older_than: float) -> float:
     if check_seconds("older_than", older_than) < 0:
-        raise ValueError("older_than cannot be negative")
+        raise ValueError(f"older_than cannot be negative, this one is {older_than!r}")
     return older_than
 
 

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from localqueue.errors import PayloadError
+from localqueue.interrupts import is_interrupt
 from localqueue.message import QueueMessage, UndecodablePayload
 from localqueue.policies import Codec
 from localqueue.policies.codec import JSON_CODEC
+from localqueue.stores.kept_error import shown
 from localqueue.stores.port import DELAYED, READY, Enqueued, NewMessage, StoredMessage
 
 
@@ -30,27 +32,31 @@ class Payloads:
                 return JSON_CODEC.decode(stored.payload)
         except PayloadError:
             raise
-        except Exception as error:
-            raise PayloadError(f"codec {self._codec.name!r} could not read message {stored.id}: {error!r}") from error
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            raise PayloadError(
+                f"codec {self._codec.name!r} could not read message {stored.id}: {shown(error)}"
+            ) from error
         raise PayloadError(
             f"message {stored.id} was written with codec {stored.codec!r} and queue {self._queue!r} reads "
             f"{self._codec.name!r}; open the queue with that codec= and requeue the message"
         )
 
     def show(self, stored: StoredMessage) -> QueueMessage[Any]:
-        """A message for inspection; one that can not be decoded shows its raw bytes."""
+        """A message for inspection; one that can not be read shows its raw bytes."""
         try:
-            value = self.decode(stored)
+            return message_of(stored, self.decode(stored))
         except PayloadError as error:
             raw = (
                 stored.payload if isinstance(stored.payload, bytes) else stored.payload.encode("utf-8", "surrogatepass")
             )
             value = UndecodablePayload(raw=raw, codec=stored.codec or "json", reason=str(error))
-        return message_of(stored, value)
+            return message_of(stored._replace(headers=None), value)
 
 
 def message_of(stored: StoredMessage, value: Any) -> QueueMessage[Any]:
-    """A message that was read from the store."""
+    """A message that was read from the store, or `PayloadError` when its headers can not be."""
     (message_id, queue, state, _, _, priority, attempts, created_at, available_at, leased_until, leased_by,
      last_error, failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, waiting_on,
      history, forgiven, _) = stored  # fmt: skip
@@ -69,7 +75,7 @@ def message_of(stored: StoredMessage, value: Any) -> QueueMessage[Any]:
         attempt_history=list(history),
         dedupe_key=dedupe_key,
         priority=priority,
-        headers={} if headers is None else json.loads(headers),
+        headers={} if headers is None else _headers_of(headers, message_id),
         ordering_key=ordering_key,
         expires_at=expires_at,
         run_id=run_id,
@@ -78,10 +84,20 @@ def message_of(stored: StoredMessage, value: Any) -> QueueMessage[Any]:
     )
 
 
+def _headers_of(text: str, message_id: str) -> dict[str, str]:
+    try:
+        headers = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(f"the headers of message {message_id} are not valid JSON: {error}") from error
+    if not isinstance(headers, dict):
+        raise PayloadError(f"the headers of message {message_id} are no JSON object but {type(headers).__name__}")
+    return headers
+
+
 def new_message(draft: NewMessage, enqueued: Enqueued, queue: str, value: Any) -> QueueMessage[Any]:
     """A message that was just stored in `queue`, without reading it back."""
     return QueueMessage.of(
-        id=draft.id,
+        id=enqueued.id or draft.id,
         value=value,
         queue=queue,
         state=READY if enqueued.state == DELAYED else enqueued.state,

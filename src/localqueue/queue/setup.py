@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LEASE_TIMEOUT = 30.0
 _LONGEST_NAME = 512
+_MOST_ATTEMPTS = 2**31 - 1
+_UNREACHED = 2**53  # messages: a limit that no queue comes to
 _POLICIES = tuple(field.name for field in fields(QueuePolicySet))
 
 
@@ -61,7 +63,7 @@ def resolve(
         chosen["backpressure"] = BoundedBackpressure(maxsize)
     configuration = Configuration(
         name=check_name(name),
-        codec=JSON_CODEC if codec is None else codec,
+        codec=_check_codec(codec),
         max_attempts=_check_max_attempts(max_attempts),
         **{key: policy for key, policy in chosen.items() if policy is not None},
     )
@@ -122,6 +124,14 @@ def _lease_policy(chosen: LeasePolicy | None, lease_timeout: float) -> LeasePoli
     return FixedLeaseTimeout(lease_timeout)
 
 
+def _check_codec(codec: Codec | None) -> Codec:
+    if codec is None:
+        return JSON_CODEC
+    if not all(hasattr(codec, name) for name in ("name", "encode", "decode")):
+        raise TypeError(f"codec must have a name, encode and decode, such as MsgpackCodec(), not {codec!r}")
+    return codec
+
+
 def _check_max_attempts(max_attempts: int | None) -> int | None:
     if max_attempts is None:
         return None
@@ -129,12 +139,14 @@ def _check_max_attempts(max_attempts: int | None) -> int | None:
         raise TypeError(f"max_attempts must be an integer, not {max_attempts!r}")
     if max_attempts < 1:
         raise ValueError(f"max_attempts must be at least 1, not {max_attempts}; leave it out for no limit")
+    if max_attempts > _MOST_ATTEMPTS:
+        raise ValueError(f"max_attempts can be {_MOST_ATTEMPTS} at most, not {max_attempts}; leave it out for no limit")
     return max_attempts
 
 
 def limit_of(backpressure: BackpressureStrategy) -> Limit | None:
     """What the store has to check when it inserts; a throttled queue is slowed, never limited."""
-    if backpressure.maxsize <= 0 or backpressure.overflow == "throttle":
+    if not 0 < backpressure.maxsize < _UNREACHED or backpressure.overflow == "throttle":
         return None
     match backpressure.overflow:
         case "drop-newest":

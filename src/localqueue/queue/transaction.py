@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from localqueue.errors import IdTaken, QueueError
 from localqueue.message import QueueMessage
 from localqueue.queue.desk import limits_of, raise_all
-from localqueue.queue.drafts import PutOptions, check_delay, check_is_list
+from localqueue.queue.drafts import PutOptions, check_delay, check_is_list, id_of
 from localqueue.stores.port import Action, Changes, Edge, NewMessage, Settle
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Transaction:
         def resolve(reference: Reference) -> str:
             if isinstance(reference, PendingMessage):
                 return of_pending.get(reference) or reference.id
-            return reference if isinstance(reference, str) else reference.id
+            return id_of(reference)
 
         drafts = [
             draft._replace(id=new_id, after=tuple(map(resolve, after)))

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from localqueue.message import QueueMessage
+from localqueue.queue.drafts import id_of
 
 
 class Unfinished:
@@ -26,7 +27,7 @@ class Unfinished:
     def forget(self, message: QueueMessage[Any] | str) -> None:
         """It is settled."""
         with self._changed:
-            self.messages.pop(message if isinstance(message, str) else message.id, None)
+            self.messages.pop(id_of(message), None)
             self._changed.notify_all()
 
     def clear(self) -> None:

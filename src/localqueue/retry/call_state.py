@@ -10,21 +10,32 @@ from tenacity import BaseRetrying, RetryCallState
 
 from localqueue.retry.default_store import Source
 from localqueue.retry.record import AttemptStore, RetryRecord
+from localqueue.stores.keyvalue.store import now_of
 
 
 class CallState(RetryCallState):
-    """`attempt_number` counts the attempts of all processes; times are wall-clock, so they survive a restart."""
+    """`attempt_number` counts the attempts of all processes; times are since the epoch, so they survive a restart.
+
+    Within a call time passes as the monotonic clock says, whatever becomes of the wall clock.
+    """
 
     outcome_timestamp: float | None
     start_time: float
 
+    def __init__(self, retrying: BaseRetrying, fn: Callable[..., Any] | None, args: Any, kwargs: Any) -> None:
+        super().__init__(retrying, fn, args, kwargs)
+        self._ahead = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return time.monotonic() + self._ahead
+
     def set_result(self, val: Any) -> None:
         super().set_result(val)
-        self.outcome_timestamp = time.time()
+        self.outcome_timestamp = self.now()
 
     def set_exception(self, exc_info: Any) -> None:
         super().set_exception(exc_info)
-        self.outcome_timestamp = time.time()
+        self.outcome_timestamp = self.now()
 
     @property
     def seconds_since_start(self) -> float | None:
@@ -45,6 +56,7 @@ class PersistentCallState(CallState):
         self._source = source
         self._store: AttemptStore | None = None
         self._recorded = False
+        self._aligned = False
 
     @property
     def resumed(self) -> bool:
@@ -53,17 +65,37 @@ class PersistentCallState(CallState):
     def resume(self) -> RetryRecord:
         """Go on where the last call with this key stopped."""
         store = self._source.open()
-        record = self._load(store) or RetryRecord.new()
+        record = self._load(store)
         self._store = store
+        if record is None:
+            record = RetryRecord(first_attempt_at=self.now())
+        else:
+            self._align()
         self.start_time = record.first_attempt_at
         self.attempt_number = record.attempts + 1
         return record
 
     def recount(self) -> RetryRecord:
         """Look again: another call may have used the same key, or an operator reset it."""
+        self._align()
         record = self._load(self._open()) or RetryRecord(first_attempt_at=self.start_time)
         self.attempt_number = record.attempts + 1
         return record
+
+    def _align(self) -> None:
+        """Go by the clock of the store from here on, if it has one: the next attempt may be another host's.
+
+        It is asked where there is something to compare, so that a success at the first attempt costs no question.
+        """
+        store = self._open()
+        if self._aligned or not hasattr(store, "now"):
+            return
+        self._aligned = True
+        lead = now_of(store) - self.now()
+        self._ahead += lead
+        self.start_time += lead
+        if self.outcome_timestamp is not None:
+            self.outcome_timestamp += lead
 
     def save(self, *, exhausted: bool) -> None:
         self._open().save(self.key, RetryRecord(self.attempt_number, self.start_time, exhausted))

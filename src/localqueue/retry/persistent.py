@@ -20,6 +20,7 @@ from localqueue.retry.decision import Ask, Blocking, Decision, used_up, worth_re
 from localqueue.retry.default_store import GivenStore, MadeStore, Source
 from localqueue.retry.keys import KeyFunction
 from localqueue.retry.record import AttemptStore, RetryRecord
+from localqueue.stores.keyvalue.store import now_of
 
 # What stands in the way of an override: two spellings of one decision.
 _RIVALS = {"store": "store_path", "store_path": "store", "max_tries": "stop", "key": "key_fn", "key_fn": "key"}
@@ -69,6 +70,12 @@ class Persistent(BaseRetrying):
     def get_record(self, key: str) -> RetryRecord | None:
         """What is recorded for the key, if anything."""
         return self._where().open().load(key)
+
+    def age(self, key: str) -> float | None:
+        """Seconds since the first attempt of the key, by the clock of its store; None when nothing is recorded."""
+        store = self._where().open()
+        record = store.load(key)
+        return None if record is None else now_of(store) - record.first_attempt_at
 
     def reset(self, key: str) -> None:
         """Forget the attempts of the key: it has its whole budget again."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from localqueue.interrupts import is_interrupt
 from localqueue.retry.decision import Decision, drive, drive_async, used_up, worth_retrying
+from localqueue.stores.kept_error import attribute_of
 
 if TYPE_CHECKING:
     from localqueue.retry.call_state import CallState
@@ -45,7 +47,13 @@ class Strategies(NamedTuple):
 
 def is_permanent(error: BaseException) -> bool:
     """Whether the code or the command is missing: ImportError, NameError, or an `exit_code` of 127."""
-    return isinstance(error, ImportError | NameError) or getattr(error, "exit_code", None) == NOT_FOUND
+    return isinstance(error, ImportError | NameError) or attribute_of(error, "exit_code") == NOT_FOUND
+
+
+def any_failure(state: CallState) -> bool:
+    """What workers retry unless they are told otherwise: whatever a handler raises, but not its `SystemExit`."""
+    error = None if state.outcome is None else state.outcome.exception()
+    return error is not None and not isinstance(error, SystemExit) and not is_interrupt(error)
 
 
 def next_step(
@@ -96,6 +104,8 @@ def _judge(
     if is_permanent(error):
         return GiveUp(permanent=True)
     retry, stop, wait = strategies(retry_kwargs)
+    if retry_kwargs.get("retry") is None:
+        retry = any_failure
     state = _failed(attempt, started_at, now, error)
     if not (yield from worth_retrying(retry, state)) or (yield from used_up(wait, stop, state)):
         return GiveUp(permanent=False)

@@ -22,7 +22,11 @@ class RetryRecord:
 
 
 class AttemptStore(Protocol):
-    """Protocol for custom attempt stores. A store must be usable from any thread."""
+    """Protocol for custom attempt stores. A store must be usable from any thread.
+
+    One that several hosts share may also have `now()`, seconds since the epoch on a clock that is the same for all of
+    them: then times are kept and compared by it.
+    """
 
     def load(self, key: str) -> RetryRecord | None: ...
 

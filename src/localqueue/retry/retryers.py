@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import tenacity
 from tenacity import AttemptManager, DoAttempt, DoSleep
 
+from localqueue.interrupts import is_cut_off
 from localqueue.retry.call_state import PersistentCallState
 from localqueue.retry.decision import drive, drive_async
 from localqueue.retry.persistent import Persistent
@@ -101,7 +102,9 @@ class PersistentAsyncRetrying(Persistent, tenacity.AsyncRetrying):
         async for _ in self._attempts(state):
             try:
                 result = await _awaited(fn(*args, **kwargs))
-            except BaseException:
+            except BaseException as error:
+                if is_cut_off(error):
+                    raise
                 state.set_exception(sys.exc_info())
             else:
                 state.set_result(result)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from localqueue.errors import RecordConflict, ScheduleExists
+from localqueue.errors import PayloadError, RecordConflict, ScheduleExists
 from localqueue.queue import PersistentQueue
 from localqueue.queue.drafts import PutOptions
 from localqueue.schedules.schedule import SCHEDULE_HEADER, TICK_HEADER, Schedule
 from localqueue.schedules.stored import KIND, Progress, ScheduleState, StoredSchedule, key_of
-from localqueue.stores.port import Changes
+from localqueue.stores.port import Changes, Record, RecordWrite
 
-Stored = list[StoredSchedule]
+Records = list[Record]
 States = list[ScheduleState]
 
 
@@ -43,20 +44,21 @@ class ScheduleBook:
                         "replace=True to change it, or choose another name"
                     )
                 new = new.moved(last_at=found.progress.last_at, paused=found.progress.paused).over(found)
-            if self._write(new):
+            if self._write(new.write()):
                 return new.state(self.queue.codec)
 
     def remove(self, name: str) -> bool:
         """Whether there was such a schedule; there is none any more. Messages that were put stay."""
-        while (found := self._find(name)) is not None:
-            if self._write(found, remove=True):
+        key = key_of(self.queue.name, name)
+        while (found := self.queue.store.record(KIND, key)) is not None:  # also one that can not be read
+            if self._write(RecordWrite(KIND, key, None, expect=found.version)):
                 return True
         return False
 
     def pause(self, name: str) -> bool:
         """Hold a schedule, in every process; whether there is such a one."""
         while (found := self._find(name)) is not None:
-            if found.progress.paused or self._write(found.moved(paused=True)):
+            if found.progress.paused or self._write(found.moved(paused=True).write()):
                 return True
         return False
 
@@ -67,7 +69,7 @@ class ScheduleBook:
             following = progress.next_at
             if following is not None and following <= now:
                 following = found.schedule(self.queue.codec).next_after(now, progress.anchor)
-            if not progress.paused or self._write(found.moved(paused=False, next_at=following)):
+            if not progress.paused or self._write(found.moved(paused=False, next_at=following).write()):
                 return True
         return False
 
@@ -77,18 +79,17 @@ class ScheduleBook:
 
     def list(self) -> States:
         """The schedules of the queue, by name."""
-        return [stored.state(self.queue.codec) for stored in self._all()]
+        return [StoredSchedule.read(record).state(self.queue.codec) for record in self._records()]
 
     def next_tick(self, name: str | None = None) -> float | None:
         """When the next tick of a schedule, or of any, is; one that is due already counts."""
-        return min(
-            (
-                stored.progress.next_at
-                for stored in self._all()
-                if name in (None, stored.name) and stored.progress.next_at is not None and not stored.progress.paused
-            ),
-            default=None,
-        )
+        ticks = []
+        for record in self._records():
+            with suppress(PayloadError):  # one that can not be read has no ticks
+                stored = StoredSchedule.read(record)
+                if name in (None, stored.name) and not stored.progress.paused:
+                    ticks.append(stored.progress.next_at)
+        return min((tick for tick in ticks if tick is not None), default=None)
 
     def _options(self, schedule: Schedule, tick: float) -> PutOptions:
         at = datetime.fromtimestamp(tick, UTC).isoformat()
@@ -103,20 +104,18 @@ class ScheduleBook:
             "ordering_key": schedule.ordering_key,
         }
 
-    def _all(self) -> Stored:
+    def _records(self) -> Records:
         prefix = key_of(self.queue.name, "")
-        records = self.queue.store.records(KIND, after=prefix)
-        return [StoredSchedule.read(record) for record in records if record.key.startswith(prefix)]
+        return [one for one in self.queue.store.records(KIND, after=prefix) if one.key.startswith(prefix)]
 
     def _find(self, name: str) -> StoredSchedule | None:
         record = self.queue.store.record(KIND, key_of(self.queue.name, name))
         return None if record is None else StoredSchedule.read(record)
 
-    def _write(self, stored: StoredSchedule, *, remove: bool = False) -> bool:
+    def _write(self, record: RecordWrite) -> bool:
         """Whether the record was still in the version it was read in; then it is written."""
-        write = stored.write()
         try:
-            self.queue.store.commit(Changes(records=[write._replace(value=None) if remove else write]))
+            self.queue.store.commit(Changes(records=[record]))
         except RecordConflict:
             return False
         self._written()

@@ -39,7 +39,7 @@ class CronSchedule(Schedule):
         cronsim = load_cronsim()
         try:
             first = next_tick(cronsim.CronSim, self.cron, zone, _SOME_MOMENT)
-        except cronsim.CronSimError as error:
+        except (cronsim.CronSimError, ValueError) as error:  # the latter for a number that is too long
             raise ValueError(f"cron {self.cron!r} is not valid: {error}") from error
         if first is None:
             raise ValueError(f"cron {self.cron!r} matches no time at all")

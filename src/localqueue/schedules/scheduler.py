@@ -102,15 +102,15 @@ class Scheduler(ScheduleBook):
         messages: Messages = []
         failures: Failures = []
         full = False
-        for stored in self._all():
+        for record in self._records():
             try:
-                messages += self._put_due(stored, now)
+                messages += self._put_due(StoredSchedule.read(record), now)
             except QueueFull:
                 full = True
             except QueueStoreError:
                 raise
             except Exception as error:
-                error.add_note(f"schedule {stored.name!r} of queue {stored.queue!r}")
+                error.add_note(f"schedule {record.key.partition(':')[2]!r} of queue {self.queue.name!r}")
                 failures.append(error)
         return _Pass(messages, failures, full)
 

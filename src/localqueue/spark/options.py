@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from localqueue.policies._limits import LONGEST
 from localqueue.spark.columns import VIEWS, known_columns
-from localqueue.stores.address import shown
+from localqueue.stores.address import conceal, shown
 from localqueue.stores.default import Settings, from_environment
 from localqueue.stores.url import absolute, backend_of
 
@@ -31,6 +32,7 @@ NAMES = (
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
     "delivery",
 )  # fmt: skip
+_MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
 
 
@@ -141,7 +143,12 @@ def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if key in _SPELLED:
             yield _SPELLED[key], text
         elif key not in _SPARKS_OWN:
-            raise OptionError(f"option {name!r} is not known; there are {', '.join(NAMES)}")
+            raise OptionError(f"option {_said(name)} is not known; there are {', '.join(NAMES)}")
+
+
+def _said(text: str) -> str:
+    """What was given, without the password of an address that is at the wrong place."""
+    return repr(conceal(text, text))
 
 
 def _filled(name: str, text: str | None) -> str | None:
@@ -152,7 +159,7 @@ def _filled(name: str, text: str | None) -> str | None:
 
 def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
     if text not in allowed:
-        raise OptionError(f"option {name!r} must be one of {', '.join(allowed)}, not {text!r}")
+        raise OptionError(f"option {name!r} must be one of {', '.join(allowed)}, not {_said(text)}")
     return text
 
 
@@ -163,10 +170,10 @@ def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
     known = known_columns(view)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        what = f"has no column {unknown[0]!r}" if unknown else "needs at least one column"
+        what = f"has no column {_said(unknown[0])}" if unknown else "needs at least one column"
         raise OptionError(f"option 'columns': view {view!r} {what}; it has {', '.join(known)}")
     if len(set(names)) < len(names):
-        raise OptionError(f"option 'columns' names a column twice: {text!r}")
+        raise OptionError(f"option 'columns' names a column twice: {_said(text)}")
     return names
 
 
@@ -176,11 +183,12 @@ def _offset(name: str, text: str, words: tuple[str, ...]) -> int | str:
     try:
         offset = json.loads(text)
         seq = offset["seq"] if isinstance(offset, dict) else offset
-        if type(seq) is int and seq >= 0:
+        if type(seq) is int and 0 <= seq < _MOST:
             return seq
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         pass
-    raise OptionError(f'option {name!r} must be {", ".join(words)} or an offset such as {{"seq": 120}}, not {text!r}')
+    offset = f'{", ".join(words)} or an offset such as {{"seq": 120}}'
+    raise OptionError(f"option {name!r} must be {offset}, not {_said(text)}")
 
 
 def _moment(name: str, text: str | None) -> float | None:
@@ -188,7 +196,7 @@ def _moment(name: str, text: str | None) -> float | None:
         return None
     try:
         return int(text) / 1000.0  # as the Kafka source: milliseconds since the epoch
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         moment = datetime.fromisoformat(text)
@@ -197,7 +205,7 @@ def _moment(name: str, text: str | None) -> float | None:
     if moment is None or moment.tzinfo is None:
         raise OptionError(
             f"option {name!r} must be milliseconds since 1970 or an ISO time with its zone, such as "
-            f"2026-01-31T12:00:00+00:00, not {text!r}"
+            f"2026-01-31T12:00:00+00:00, not {_said(text)}"
         )
     return moment.timestamp()
 
@@ -205,9 +213,10 @@ def _moment(name: str, text: str | None) -> float | None:
 def _count(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise OptionError(f"option {name!r} must be a whole number from 1, not {text!r}")
-    return int(text)
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 1000 and 1 <= int(digits) < _MOST):
+        raise OptionError(f"option {name!r} must be a whole number from 1, not {_said(text)}")
+    return int(digits)
 
 
 def _seconds(name: str, text: str) -> float:
@@ -215,12 +224,12 @@ def _seconds(name: str, text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise OptionError(f"option {name!r} must be seconds above 0, not {text!r}")
+    if not 0 < seconds <= LONGEST:
+        raise OptionError(f"option {name!r} must be seconds above 0, at most {LONGEST:.0f}, not {_said(text)}")
     return seconds
 
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise OptionError(f"option {name!r} must be true or false, not {text!r}")
+        raise OptionError(f"option {name!r} must be true or false, not {_said(text)}")
     return text.lower() == "true"

@@ -151,7 +151,7 @@ CAPABILITIES: tuple[Capabilities, ...] = (
         bulk="`insert_many` in one transaction",
         backup="a SQLite file of this namespace",
         counts="counted by index",
-        limits="a replica set, if only of one server; a message is at most 16 MB",
+        limits="a replica set, if only of one server; a message is at most 15 MB",
     ),
 )
 

@@ -15,6 +15,10 @@ Rules every store keeps, and `localqueue.testing.StoreContract` checks:
 - Capacity is checked inside the transaction that inserts, against ready and blocked messages.
 - Ids come from `mint`, so messages of one commit can refer to each other. A store that finds an id in use raises
   `IdTaken` and stores nothing.
+- Order is the order of the commits: for plain messages, for those of an ordering key, and for `scan`. So the messages
+  of a commit get new ids when one of them was given an id that is not newer than what its queue has had, and `Enqueued`
+  says which; with `keep_ids` the commit raises `IdTaken` instead. A store whose commits do not wait for each
+  other looks at the ordering keys alone, and mints ids by the clock of its server.
 - A store is bound to one namespace and sees nothing of any other.
 - No driver object (cursor, pipeline, session) appears in any signature. The one exception is a capability of its own,
   `JoinsTransactions`, because there the driver's connection is what the user brings.
@@ -80,6 +84,9 @@ class Settle(NamedTuple):
 
     A release of a message that was delivered `max_attempts` times turns into a dead letter. With `forgive` it is the
     return of a message that no handler has seen: the delivery does not count and the message keeps its place.
+
+    `error` is an explanation and never a reason to refuse: what is no JSON becomes text, and of an error that is longer
+    than `kept_error.ERROR_LIMIT` as JSON the beginning and end of its texts are kept.
     """
 
     queue: str
@@ -178,7 +185,7 @@ class StoredMessage(NamedTuple):
 @dataclass(slots=True)
 class Changes:
     """What one commit changes. `limits` and `topics` are conditions: capacity by queue, and the subscription version
-    a topic must still have."""
+    a topic must still have. With `keep_ids` the messages are stored under the ids they were given, or not at all."""
 
     enqueue: Sequence[NewMessage] = ()
     edges: Sequence[Edge] = ()
@@ -188,18 +195,21 @@ class Changes:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
     strict: bool = True
+    keep_ids: bool = False
 
 
 class Enqueued(NamedTuple):
     """What became of one `NewMessage`: the state it landed in and the store's time `at` which it was created.
 
-    For a duplicate, `existing` is the message that holds the dedupe key.
+    For a duplicate, `existing` is the message that holds the dedupe key. `id` is the id of the message where that is
+    not the one it was given.
     """
 
     outcome: Outcome
     state: str
     at: float
     existing: StoredMessage | None = None
+    id: str | None = None
 
 
 @dataclass(slots=True)
@@ -243,6 +253,13 @@ class CheckReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+class Compacted(NamedTuple):
+    """How many bytes a store took before and after it gave back what it did not need, where that can be known."""
+
+    before: int | None = None
+    after: int | None = None
 
 
 class Waiter(Protocol):
@@ -403,6 +420,10 @@ class QueueStore(Protocol):
 
     def backup(self, path: str) -> None:
         """Write a verified copy while the store is in use; the copy appears under `path` whole or not at all."""
+
+    def compact(self) -> Compacted:
+        """Give space that is free inside of the store back to the system, as far as the store can. Nothing that can be
+        seen changes."""
 
     def check(self) -> CheckReport: ...
     def close(self) -> None: ...

@@ -1,4 +1,5 @@
-"""A backup gets its name when it is whole, checked and on disk, and never takes that of something else."""
+"""A backup gets its name when it is whole, checked and on disk, and never takes that of something else. It is for its
+owner alone, whoever may read the store."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from localqueue.errors import QueueStoreCorruptError
 from localqueue.stores.port import CheckReport
+from localqueue.stores.privacy import make_directory
 
 
 @contextmanager
@@ -19,23 +21,28 @@ def published(path: str) -> Iterator[Path]:
     exists = FileExistsError(f"backup target {path!r} exists; choose a new name, a backup never overwrites")
     if target.exists():
         raise exists
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(target.parent)
     unfinished = target.with_name(f"{target.name}.{os.getpid()}.part")
+    _remove(unfinished)  # what a process of that number left behind
     try:
         yield unfinished
         if unfinished.is_dir():
             for part in (*unfinished.iterdir(), unfinished):
-                _sync(part)
+                sync(part)
             try:
                 unfinished.rename(target)
             except OSError as error:
                 raise exists from error
         else:
-            _sync(unfinished)
+            sync(unfinished)
             os.link(unfinished, target)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
-    _sync(target.parent)
+        _remove(unfinished)
+    sync(target.parent)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def require_sound(report: CheckReport, path: str) -> None:
@@ -45,7 +52,8 @@ def require_sound(report: CheckReport, path: str) -> None:
         )
 
 
-def _sync(path: Path) -> None:
+def sync(path: str | Path) -> None:
+    """Have a file, or the names in a directory, on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -68,6 +68,13 @@ def removed(message_id: str) -> UnknownMessage:
     return UnknownMessage(f"message {message_id!r} was removed without being acked; nothing can come after it")
 
 
+def forgotten(message_id: str) -> UnknownMessage:
+    return UnknownMessage(
+        f"message {message_id!r} is not in the store, and was put so long ago (more than 7 days) that nobody knows "
+        "whether it was acked or removed; leave it out of after= if it was acked"
+    )
+
+
 def not_waiting(edge: Edge, state: str) -> NotWaiting:
     return NotWaiting(f"message {edge.dependent!r} can not get another dependency: it is {state}, not waiting")
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from localqueue.ids import Mint
+from localqueue.policies._limits import require_seconds
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.port import (
     BLOCKED,
     CANCELLED,
@@ -25,6 +27,20 @@ from localqueue.stores.port import (
 )
 
 NEVER = float("inf")
+
+#: How long a store remembers, counted from when they were put, messages that are gone: for so many seconds after= tells
+#: one that was acked from one that was removed.
+REMEMBERED = 7 * 86400.0
+
+#: How long a worker that is not paused is known after its last heartbeat, and a run that has no message any more after
+#: the last change of one.
+KNOWN = 7 * 86400.0
+
+#: How many names that never sent a heartbeat a queue counts the leases of. Nobody knows how old they are: when one more
+#: comes, they are forgotten.
+NAMES = 250
+_MOST_PARTS = 100_000
+LAST_ENTRY = 2**48  # no journal has an entry with a higher number
 ENDED = (DEAD, EXPIRED, CANCELLED)
 
 
@@ -112,12 +128,22 @@ def attempts_exhausted(attempts: int, last: str) -> dict[str, Any]:
 
 def check_retention(keep_seconds: float | None, keep_events: int | None) -> None:
     """Refuse a journal that could keep nothing."""
-    if keep_seconds is not None and not keep_seconds > 0:
+    if keep_seconds is not None and not require_seconds("keep_seconds", keep_seconds) > 0:
         raise ValueError(f"keep_seconds must be positive, not {keep_seconds!r}; leave it out to keep every event")
     if keep_events is not None and (isinstance(keep_events, bool) or not isinstance(keep_events, int)):
         raise TypeError(f"keep_events must be an integer, not {keep_events!r}")
-    if keep_events is not None and keep_events < 1:
-        raise ValueError(f"keep_events must be at least 1, not {keep_events}; leave it out to keep every event")
+    if keep_events is not None and not 1 <= keep_events <= LAST_ENTRY:
+        raise ValueError(
+            f"keep_events must be at least 1, and {LAST_ENTRY} at most, not {keep_events}; leave it out to keep every "
+            "event"
+        )
+
+
+def entry_behind(after: int) -> int:
+    """The number of the entry that a read of the journal continues behind."""
+    if isinstance(after, bool) or not isinstance(after, int):
+        raise TypeError(f"after must be the number of an entry, not {after!r}")
+    return min(max(after, 0), LAST_ENTRY)
 
 
 def kept_options(
@@ -145,33 +171,6 @@ def kept_options(
     if ttl is not None:
         options["ttl"] = max(round(float(ttl), 6), 0.0)
     return options or None
-
-
-def describe_error(error: object) -> dict[str, Any] | None:
-    """The structured form of an exception or text, as `last_error` shows it."""
-    if error is None:
-        return None
-    if isinstance(error, Mapping):
-        return dict(error)
-    if isinstance(error, BaseException):
-        described: dict[str, Any] = {
-            "type": type(error).__name__,
-            "module": type(error).__module__,
-            "message": _text_of(error),
-        }
-        for name in ("command", "exit_code", "stdout", "stderr"):
-            value = getattr(error, name, None)
-            if value is not None:
-                described[name] = value
-        return described
-    return {"type": None, "module": None, "message": _text_of(error)}
-
-
-def _text_of(error: object) -> str:
-    try:
-        return str(error)
-    except Exception as failure:
-        return f"<{type(error).__name__} that can not be printed: {type(failure).__name__}>"
 
 
 class Attempt(NamedTuple):
@@ -209,7 +208,8 @@ def attempts_of(history: Sequence[Mapping[str, Any]]) -> list[Attempt]:
             lease = event
             continue
         leased_at, leased_by = (None, None) if lease is None else (lease["at"], lease.get("leased_by"))
-        error = event.get("last_error")
+        text = error_text(event.get("last_error"))
+        error = None if text is None else json.loads(text)
         finished.append(Attempt(event["attempt"], event["type"], event["at"], leased_at, leased_by, error))
         lease = None
     return finished
@@ -248,6 +248,12 @@ def last_wanted(ids: Mint, state: str | None, until: str | None) -> int | None:
     return key
 
 
+def check_after(ids: Mint, after: str | None) -> None:
+    """Refuse to continue behind what is no message: the read would begin anew, and whoever pages never end."""
+    if after is not None and ids.key_of(after) is None:
+        raise ValueError(f"after={after!r} is no id of this namespace; give the id of one of its messages")
+
+
 def check_state(state: str | None) -> None:
     if state is not None and state not in STATES:
         raise ValueError(f"there is no state {state!r}; a message is one of {', '.join(STATES)}")
@@ -258,9 +264,11 @@ def check_ended(state: str) -> None:
         raise ValueError(f"only dead, expired or cancelled messages can be pruned, not {state!r}")
 
 
-def check_parts(parts: int) -> None:
+def check_parts(parts: int) -> int:
+    """How many parts to make; no more than somebody could want."""
     if parts < 1:
         raise ValueError(f"parts must be at least 1, not {parts}")
+    return min(parts, _MOST_PARTS)
 
 
 def ends_of_parts(total: int, parts: int) -> list[int]:

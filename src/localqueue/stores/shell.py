@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ from typing import Self
 from localqueue.errors import IdTaken, QueueStoreReadOnlyError
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import rules
-from localqueue.stores.port import Payload, RecordWrite, StoredMessage, Transition
+from localqueue.stores.arguments import check_calls
+from localqueue.stores.port import Compacted, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage, Transition
+
+_PROMPT = 0.1  # seconds, and a quarter of the lease: what a claim may take of it
 
 
 class _Watched(threading.local):
@@ -23,6 +27,10 @@ class Shell(ABC):
     """The base of every store. `read_only` is one that was opened to look: it makes nothing and changes nothing."""
 
     ids: Mint
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        check_calls(cls)
 
     def __init__(self, *, namespace: str, durability: str = "process", read_only: bool = False) -> None:
         if durability not in ("process", "power"):
@@ -87,11 +95,27 @@ class Shell(ABC):
         self._require_writable()
         while True:
             first = self.ids.reserve(len(payloads))
-            keys = range(first, first + len(payloads))
             try:
-                return IdRange(self.ids, keys), self._put_batch(queue, keys, payloads, codec, records)
+                keys, at = self._put_batch(queue, range(first, first + len(payloads)), payloads, codec, records)
+                return IdRange(self.ids, keys), at
             except IdTaken:  # another process minted one of these keys
                 continue
+
+    def _whole(self, messages: list[StoredMessage], request: LeaseRequest, began: float) -> list[StoredMessage]:
+        """What was claimed by a call that began then, by the monotonic clock. One that waited on the server after it
+        was told the time has used up some of its leases: they are renewed, and what was lost meanwhile is left out."""
+        if not messages or request.consume or self._is_prompt(began, request.timeout):
+            return messages
+        leases = [Lease(request.queue, one.id, one.attempts) for one in messages]
+        renewed = zip(messages, self.renew(leases, timeout=request.timeout), strict=True)
+        return [one._replace(leased_until=until) for one, until in renewed if until is not None]
+
+    def _is_prompt(self, began: float, lease: float) -> bool:
+        """Whether a call that began then has left most of a lease."""
+        return time.monotonic() - began < max(_PROMPT, lease / 4)
+
+    @abstractmethod
+    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]: ...
 
     # calls of the port that differ in a word
 
@@ -124,11 +148,19 @@ class Shell(ABC):
         limit: int | None = None,
     ) -> list[StoredMessage]:
         rules.check_state(state)
+        rules.check_after(self.ids, after)
         return self._scan(queue, state, after, rules.last_wanted(self.ids, state, until), limit)
 
+    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+        rules.check_after(self.ids, after)
+        return self._run_messages(run_id, after, limit)
+
+    def compact(self) -> Compacted:
+        self._require_writable()
+        return self._compact()
+
     def splits(self, queue: str, parts: int) -> list[str]:
-        rules.check_parts(parts)
-        return self._splits(queue, parts)
+        return self._splits(queue, rules.check_parts(parts))
 
     @abstractmethod
     def _put_batch(
@@ -138,9 +170,9 @@ class Shell(ABC):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
-        """The time at which messages without options were stored under these keys. The records come first, so that a
-        batch that is refused costs little."""
+    ) -> tuple[range, float]:
+        """Store messages without options under these keys, or newer ones; which, and when. The records come first, so
+        that a batch that is refused costs little."""
 
     @abstractmethod
     def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool: ...
@@ -153,4 +185,13 @@ class Shell(ABC):
         self, queue: str, state: str | None, after: str | None, last: int | None, limit: int | None
     ) -> list[StoredMessage]: ...
     @abstractmethod
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]: ...
+    def _compact(self) -> Compacted:
+        """A store that has nothing to give back leaves this as it is."""
+        return Compacted()
+
+    @abstractmethod
     def _splits(self, queue: str, parts: int) -> list[str]: ...
+
+
+check_calls(Shell)

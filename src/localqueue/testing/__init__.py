@@ -19,6 +19,8 @@ A store author subclasses `StoreContract` in a test module and says how the stor
   `opener` and `location`.
 - `LookContract` is for stores that can be opened to look, with `read_only=True`.
 - `SharedStoreContract` is all of them.
+- `AscendingIdsContract` is for stores whose commits wait for each other, `SteadyLineContract` for those that have no
+  clock but those of the processes that use them.
 
 Attempt, idempotency and result stores have suites of their own, see `localqueue.testing.adapters`:
 `AttemptStoreContract`, `IdempotencyStoreContract` and `ResultStoreContract` for what their protocols promise,
@@ -47,6 +49,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 from localqueue.testing.adapters import AdapterHarness  # noqa: E402
 from localqueue.testing.attempts import AttemptStoreContract  # noqa: E402
+from localqueue.testing.commit_order import AscendingIdsContract, SteadyLineContract  # noqa: E402
 from localqueue.testing.commits import CommitContract, CommitHarness  # noqa: E402
 from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
 from localqueue.testing.dispatchers import DispatchContract, LeasingDispatchContract  # noqa: E402
@@ -69,6 +72,7 @@ from localqueue.testing.result_stores import ListedResultStoreContract, ResultSt
 
 __all__ = [
     "AdapterHarness",
+    "AscendingIdsContract",
     "AsyncNotificationContract",
     "AttemptStoreContract",
     "CommitContract",
@@ -87,6 +91,7 @@ __all__ = [
     "ResultStoreContract",
     "SharedIdempotencyStoreContract",
     "SharedStoreContract",
+    "SteadyLineContract",
     "StoreContract",
     "StoreHarness",
     "WaitableNotificationContract",

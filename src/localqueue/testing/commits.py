@@ -20,8 +20,8 @@ LEASE = 30.0
 RESULT = {"answer": 42}
 
 
-class Killed(BaseException):
-    """Stands for the death of the worker: nothing of it runs any more."""
+class Killed(SystemExit):
+    """Stands for the death of the worker, which ends its process."""
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class CommitHarness:
 
 
 class _Fuse:
-    """Kills at the nth point it is asked at; without a number it only counts."""
+    """Kills at the nth point it is asked at, and nothing passes it after that; without a number it only counts."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -54,7 +54,7 @@ class _Fuse:
 
     def point(self) -> None:
         self.passed += 1
-        if self.passed == self.at:
+        if self.at is not None and self.passed >= self.at:
             raise Killed
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from localqueue.stores.port import QueueStore
+from localqueue.testing.arguments import ArgumentContract
 from localqueue.testing.batches import BatchContract
 from localqueue.testing.capacity import CapacityContract
+from localqueue.testing.commit_order import CommitOrderContract
 from localqueue.testing.copies import BackupContract
 from localqueue.testing.dedupe import DedupeContract
 from localqueue.testing.dependencies import DependencyContract
 from localqueue.testing.edges import EdgeContract
+from localqueue.testing.errors import ErrorContract
 from localqueue.testing.fanout import FanoutContract
 from localqueue.testing.fencing import FencingContract
 from localqueue.testing.harness import FakeClock, StoreHarness
@@ -35,6 +38,7 @@ from localqueue.testing.records import RecordContract
 from localqueue.testing.restoration import RestoreContract
 from localqueue.testing.runs import RunContract
 from localqueue.testing.settlement import SettlingContract
+from localqueue.testing.space import SpaceContract
 from localqueue.testing.stats import StatsContract
 from localqueue.testing.threads import ThreadContract
 from localqueue.testing.timers import TimerContract
@@ -44,10 +48,13 @@ OpenStore = Callable[..., QueueStore]
 
 
 class StoreContract(
+    ArgumentContract,
     LeaseContract,
     FencingContract,
     SettlingContract,
+    ErrorContract,
     OrderingContract,
+    CommitOrderContract,
     CapacityContract,
     DedupeContract,
     DependencyContract,
@@ -61,6 +68,7 @@ class StoreContract(
     OperationsContract,
     StatsContract,
     BackupContract,
+    SpaceContract,
     NamespaceContract,
     PayloadContract,
     WakeContract,

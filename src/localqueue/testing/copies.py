@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -62,6 +63,16 @@ class BackupContract:
         (tmp_path / "copies").mkdir()
         store.backup(str(tmp_path / "copies" / "copy"))
         assert [entry.name for entry in (tmp_path / "copies").iterdir()] == ["copy"]
+
+    def test_a_backup_can_be_read_by_its_owner_only(self, store: QueueStore, tmp_path: Path) -> None:
+        put(store, payload="secret")
+        before = os.umask(0)
+        try:
+            store.backup(str(tmp_path / "new" / "copies" / "copy"))
+        finally:
+            os.umask(before)
+        made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+        assert [path for path in made if path.stat().st_mode & 0o077] == []
 
     def test_a_backup_while_a_thread_writes_holds_everything_confirmed_before(
         self, live: QueueStore, harness: StoreHarness, tmp_path: Path

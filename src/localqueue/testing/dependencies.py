@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from localqueue.errors import UnknownMessage
 from localqueue.stores.port import Changes, Limit, NewMessage, QueueStore
+from localqueue.stores.rules import REMEMBERED
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
     ack,
@@ -18,6 +21,7 @@ from localqueue.testing.steps import (
     override,
     payloads,
     put,
+    put_limited,
     put_many,
     release,
     state_of,
@@ -259,3 +263,27 @@ class DependencyContract:
         assert lease(store, "three") == []
         ack(store, take(store, "two"))
         take(store, "three")
+
+    def test_nothing_comes_after_a_message_that_was_dropped_when_it_was_put(self, store: QueueStore) -> None:
+        put_limited(store, Limit(1, "drop-newest"))
+        dropped = new(store)
+        (done,) = store.commit(Changes(enqueue=[dropped], limits={"jobs": Limit(1, "drop-newest")})).enqueued
+        assert done.outcome == "dropped"
+        with pytest.raises(UnknownMessage, match="removed without being acked"):
+            put(store, "later", after=(dropped.id,))
+        assert store.scan("later") == []
+        assert_sound(store, ["jobs", "later"])
+
+    def test_what_is_gone_for_long_is_neither_taken_for_acked_nor_kept_in_mind(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        clock.advance(time.time() - clock())
+        acked, kept = put(store), put(store, "kept")
+        assert ack(store, take(store))
+        put(store, "later", after=(acked,))
+        clock.advance(REMEMBERED + 60)
+        with pytest.raises(UnknownMessage, match="nobody knows whether it was acked or removed"):
+            put(store, "later", after=(acked,))
+        put(store, "later", after=(kept,))
+        assert len(store.scan("later")) == 2
+        assert_sound(store, ["jobs", "later", "kept"])

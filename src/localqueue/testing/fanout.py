@@ -83,10 +83,11 @@ class FanoutContract:
                     known = live.subscriptions("topic")
                     batch = [new(live, f"topic.{name}") for name in known.subscribers]
                     try:
-                        live.commit(Changes(enqueue=batch, topics={"topic": known.version}))
+                        done = live.commit(Changes(enqueue=batch, topics={"topic": known.version})).enqueued
                     except SubscriptionsChanged:
                         continue
-                    published.append((known.version, [message.id for message in batch]))
+                    given = zip(done, batch, strict=True)
+                    published.append((known.version, [one.id or message.id for one, message in given]))
                     break
 
         def subscribe() -> None:

@@ -20,11 +20,12 @@ OpenStore = Callable[..., QueueStore]
 _QUEUES = ("jobs", "topic", "topic:a", "nobody's")
 
 
-def _whole(store: QueueStore) -> dict[str, Any]:
+def whole(store: QueueStore) -> dict[str, Any]:
+    """Everything that `fill` has made visible."""
     return picture(store, {}, queues=_QUEUES, runs=("r", "nobody's"), kinds=("k", "nobody's"), workers=("w", "v"))
 
 
-def _fill(store: QueueStore, clock: FakeClock) -> dict[str, str]:
+def fill(store: QueueStore, clock: FakeClock) -> dict[str, str]:
     """A bit of everything; the ids of some messages."""
     store.enable_journal()
     upstream = put(store, payload="leased", run_id="r")
@@ -63,6 +64,7 @@ _WRITES: dict[str, Callable[[QueueStore, dict[str, str]], object]] = {
     "cancel_run": lambda store, ids: store.cancel_run("r"),
     "pause": lambda store, ids: store.pause("jobs"),
     "resume": lambda store, ids: store.resume("topic"),
+    "compact": lambda store, ids: store.compact(),
     "heartbeat": lambda store, ids: store.heartbeat("jobs", "w"),
     "enable_journal": lambda store, ids: store.enable_journal(keep_events=1),
     "disable_journal": lambda store, ids: store.disable_journal(),
@@ -87,10 +89,10 @@ class LookContract:
                 harness.open(namespace="nobody", read_only=True)
 
     def test_everything_can_be_seen(self, store: QueueStore, open_store: OpenStore, clock: FakeClock) -> None:
-        _fill(store, clock)
-        seen = _whole(store)
+        fill(store, clock)
+        seen = whole(store)
         look = open_store(clock=clock, read_only=True)
-        assert _whole(look) == seen
+        assert whole(look) == seen
         assert (look.namespace, look.url, look.now()) == (store.namespace, store.url, store.now())
         assert look.queues() == store.queues()
         assert look.runs() == store.runs()
@@ -102,10 +104,10 @@ class LookContract:
     def test_what_a_closed_store_left_can_be_seen(
         self, store: QueueStore, open_store: OpenStore, clock: FakeClock
     ) -> None:
-        _fill(store, clock)
-        seen = _whole(store)
+        fill(store, clock)
+        seen = whole(store)
         store.close()
-        assert _whole(open_store(clock=clock, read_only=True)) == seen
+        assert whole(open_store(clock=clock, read_only=True)) == seen
 
     def test_what_is_written_later_is_seen(self, store: QueueStore, open_store: OpenStore, clock: FakeClock) -> None:
         put(store)
@@ -124,13 +126,13 @@ class LookContract:
     def test_a_write_is_refused_and_changes_nothing(
         self, store: QueueStore, open_store: OpenStore, clock: FakeClock, write: str
     ) -> None:
-        ids = _fill(store, clock)
-        seen, queues = _whole(store), store.queues()
+        ids = fill(store, clock)
+        seen, queues = whole(store), store.queues()
         look = open_store(clock=clock, read_only=True)
         with pytest.raises(QueueStoreReadOnlyError, match="opened to look"):
             _WRITES[write](look, ids)
         look.close()
-        assert (_whole(store), store.queues()) == (seen, queues)
+        assert (whole(store), store.queues()) == (seen, queues)
 
     def test_looking_at_a_queue_that_is_not_there_makes_none(
         self, store: QueueStore, open_store: OpenStore, clock: FakeClock
@@ -162,7 +164,7 @@ class LookContract:
     def test_a_backup_can_be_made_of_what_is_looked_at(
         self, store: QueueStore, open_store: OpenStore, harness: StoreHarness, clock: FakeClock, tmp_path: Path
     ) -> None:
-        _fill(store, clock)
+        fill(store, clock)
         open_store(clock=clock, read_only=True).backup(str(tmp_path / "copy"))
         copy = harness.open_copy(str(tmp_path / "copy"))
         try:

@@ -22,7 +22,7 @@ from localqueue.stores.port import QueueStore
 from localqueue.testing.agreement import QUEUES, RUNS, WORKERS, counts_agree, messages_agree, runs_agree
 from localqueue.testing.machine_delivery import DeliveryMachine, index, pauses, pick, queues, seconds, seldom
 from localqueue.testing.model import LIVE
-from localqueue.testing.replay import known_as, replay
+from localqueue.testing.replay import Seen
 
 
 class StoreMachine(DeliveryMachine):
@@ -148,14 +148,22 @@ class StoreMachine(DeliveryMachine):
             if entry.type == "enqueued" and (known := self.model.messages.get(entry.message_id)):
                 assert entry.options == known.options
         messages = self.model.messages.values()
-        assert replay(entries, self.replayed) == {m.id: known_as(m.queue, m.state, m.attempts) for m in messages}
+        told = self.replayed.read(entries)
+        assert told.compare(Seen(m.id, m.queue, m.state, m.attempts, len(m.after)) for m in messages) == []
 
 
 def store_machine(
-    new_place: Callable[[], Callable[..., QueueStore]], *, reopenable: bool, examples: int = 25
+    new_place: Callable[[], Callable[..., QueueStore]],
+    *,
+    reopenable: bool,
+    steady_line: bool = False,
+    examples: int = 25,
 ) -> type[TestCase]:
-    """A test case that runs the machine on one kind of store, with `examples` unless the environment says otherwise."""
-    attributes = {"new_place": staticmethod(new_place), "reopenable": reopenable}
+    """A test case that runs the machine on one kind of store, with `examples` unless the environment says otherwise.
+
+    On a steady line what is put stands behind all that is there, also when the clock goes back (`SteadyLineContract`).
+    """
+    attributes = {"new_place": staticmethod(new_place), "reopenable": reopenable, "steady_line": steady_line}
     case: Any = type("Machine", (StoreMachine,), attributes).TestCase  # type: ignore[attr-defined]
     case.settings = settings(
         max_examples=int(os.environ.get("LOCALQUEUE_EXAMPLES", examples)),

@@ -24,7 +24,7 @@ from localqueue.stores.port import (
 from localqueue.testing.agreement import QUEUES, RUNS, WORKERS
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.model import Model
-from localqueue.testing.replay import Known
+from localqueue.testing.replay import Replay
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 3
@@ -81,18 +81,20 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     new_place: Callable[[], Callable[..., QueueStore]]
     reopenable: bool
+    steady_line: bool
 
     @initialize(journal=st.booleans())
     def open_a_new_store(self, journal: bool) -> None:
         self.clock = FakeClock(1000.0)
-        self.model = Model(now=self.clock())
+        self.model = Model(now=self.clock(), steady_line=self.steady_line)
         self.open = type(self).new_place()
         self.store = self.open(clock=self.clock)
         self.opened = [self.store]
         if journal:
             self.store.enable_journal()
         self.journal = journal
-        self.replayed: dict[str, Known] = {}
+        self.after: dict[str, tuple[str, ...]] = {}
+        self.replayed = Replay(after=self.after)
         self.last_entry = 0
         self.handles: list[Handle] = []
         self.ids: list[str] = []
@@ -165,6 +167,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _put(self, batch: list[NewMessage], limits: dict[str, Limit]) -> None:
         changes = Changes(enqueue=batch, limits=limits)
+        self.after |= {message.id: message.after for message in batch}
         outcomes = self.both(
             lambda model: model.put(batch, limits),
             lambda: [str(one.outcome) for one in self.store.commit(changes).enqueued],
@@ -179,6 +182,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         waiting = [m.id for m in self.model.messages.values() if m.state == "waiting"]
         edge = Edge(pick(self.ids, upstream), pick(self.ids if seldom(dependent) else waiting, dependent))
         self.both(lambda model: model.add_edge(*edge), lambda: self._commit(Changes(edges=[edge])))
+        if self.journal and edge.dependent in self.model.messages:
+            self.replayed.messages[edge.dependent].after = set(self.model.messages[edge.dependent].after)
 
     def _commit(self, changes: Changes) -> None:
         self.store.commit(changes)

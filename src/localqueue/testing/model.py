@@ -44,6 +44,12 @@ class Message:
     most: int | None = None
     ended_at: float = 0.0
     options: dict[str, Any] | None = None  # as the journal knows them
+    position: float | None = None  # in the line, while it is ready for the first time and the line is steady
+
+    @property
+    def turn(self) -> tuple[float, str]:
+        """Who is first of the same priority."""
+        return self.available_at if self.position is None else self.position, self.id
 
     def exhausted(self, max_attempts: int | None) -> bool:
         most = self.most if self.most is not None else max_attempts
@@ -79,6 +85,8 @@ class Model:
     run_done: Counter[str] = field(default_factory=Counter)
     cancelled_runs: set[str] = field(default_factory=set)
     now: float = 0.0
+    steady_line: bool = False  # what is put stands behind all that is there, also when the clock goes back
+    ends: dict[str, float] = field(default_factory=dict)  # of steady lines
 
     def of(self, queue: str, *states: str) -> list[Message]:
         """Messages of a queue by id, of these states if any are given."""
@@ -145,6 +153,8 @@ class Model:
         given = {name: getattr(new, name) for name in _OPTIONS}
         message.options = {name: value for name, value in given.items() if value != _OPTIONS[name]} or None
         self._land(message)
+        if self.steady_line and message.state == "ready":
+            self.ends[queue] = message.position = max(self.ends.get(queue, 0.0), message.available_at)
         self.messages[new.id] = message
 
     def _holder(self, queue: str, dedupe_key: str | None) -> Message | None:
@@ -156,13 +166,14 @@ class Model:
         return holder
 
     def _live_with(self, queue: str, dedupe_key: str | None) -> Message | None:
-        found = [m for m in self.of(queue, *LIVE) if dedupe_key is not None and m.dedupe_key == dedupe_key]
-        return found[0] if found else None
+        if dedupe_key is None:
+            return None
+        return next((m for m in self.of(queue, *LIVE) if m.dedupe_key == dedupe_key), None)
 
     def _drop_oldest(self, queue: str) -> None:
         """There may be none left: what has outlived its time expires instead."""
         self._settle_due(queue, None)
-        ready = sorted(self.of(queue, "ready"), key=lambda m: (m.available_at, m.id))
+        ready = sorted(self.of(queue, "ready"), key=lambda m: m.turn)
         for oldest in (ready or self.of(queue, "blocked"))[:1]:
             del self.messages[oldest.id]
             self.dropped[queue] += 1
@@ -170,16 +181,22 @@ class Model:
 
     def _land(self, message: Message) -> None:
         """The state of a message that comes (back) into delivery."""
+        message.position = None
         if message.past_ttl(self.now):
             self._end(message, "expired")
         elif message.after:
             message.state = "waiting"
-        elif message.ordering_key in {m.ordering_key for m in self.of(message.queue, *HEADS) if m is not message} - {
-            None
-        }:
+        elif self._is_behind(message):
             message.state = "blocked"
         else:
             message.state = "delayed" if message.available_at > self.now else "ready"
+
+    def _is_behind(self, message: Message) -> bool:
+        """Whether another message holds its ordering key."""
+        if message.ordering_key is None:
+            return False
+        heads = self.of(message.queue, *HEADS)
+        return any(m.ordering_key == message.ordering_key for m in heads if m is not message)
 
     def _end(self, message: Message, state: str) -> None:
         message.state = state
@@ -227,9 +244,10 @@ class Model:
         if queue in self.paused or (queue, worker) in self.paused_workers:
             return []
         self._settle_due(queue, max_attempts)
-        taken = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, m.available_at, m.id))[:limit]
+        taken = sorted(self.of(queue, "ready"), key=lambda m: (-m.priority, *m.turn))[:limit]
         for message in taken:
             message.state = "inflight"
+            message.position = None
             message.attempts += 1
             message.leased_until = self.now + timeout
             message.most = max_attempts
@@ -291,12 +309,12 @@ class Model:
         if message.run_id is not None:
             self.run_done[message.run_id] += 1
         self._next_of_key(message)
-        for dependent in sorted(self.messages.values(), key=lambda m: m.id):
-            if message.id in dependent.after:
-                dependent.after.discard(message.id)
-                if dependent.state == "waiting" and not dependent.after:
-                    dependent.available_at = max(dependent.available_at, self.now)
-                    self._land(dependent)
+        dependents = [m for m in self.messages.values() if message.id in m.after]
+        for dependent in sorted(dependents, key=lambda m: m.id):
+            dependent.after.discard(message.id)
+            if dependent.state == "waiting" and not dependent.after:
+                dependent.available_at = max(dependent.available_at, self.now)
+                self._land(dependent)
 
     def add_edge(self, upstream: str, dependent: str) -> None:
         message = self.messages.get(dependent)

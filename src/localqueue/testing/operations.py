@@ -137,9 +137,14 @@ class OperationsContract:
         put(store, ordering_key="k")
         put(store, delay=60)
         put(store, after=(upstream,))
-        override(store, put(store), "dead-letter")
+        put(store, delay=60, ttl=50)
+        put(store, after=(upstream,), ttl=50)
+        put(store, ordering_key="k", ttl=50)
+        put(store, ttl=0)
+        for action in ("dead-letter", "cancel"):
+            override(store, put(store), action)
         store.heartbeat("jobs", "w")
-        assert store.purge("jobs") == 5
+        assert store.purge("jobs") == 10
         assert store.scan("jobs") == []
         stats = store.stats("jobs")
         assert (stats.total, stats.leases_by_worker_id, stats.last_seen_by_worker_id) == (0, {}, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 import pytest
 
@@ -79,8 +80,10 @@ class PayloadContract:
     @VALUES
     def test_a_strange_key_is_a_key_of_its_own_or_refused(self, store: QueueStore, text: str) -> None:
         plain = put(store, payload="plain", dedupe_key="d", ordering_key="o", run_id="r")
+        keys = {"dedupe_key": text, "ordering_key": text, "run_id": text}
+        headers = json.dumps({text: text}, ensure_ascii=False)
         try:
-            strange = put(store, payload="strange", dedupe_key=text, ordering_key=text, run_id=text, headers=text)
+            strange = put(store, payload="strange", headers=headers, **keys)
         except (ValueError, QueueError):
             assert counts(store) == {"ready": 1}
             assert_sound(store)
@@ -88,7 +91,7 @@ class PayloadContract:
         again = store.commit(Changes(enqueue=[new(store, dedupe_key=text)])).enqueued[0]
         assert again.outcome == "duplicate"
         assert again.existing == stored(store, strange)
-        assert stored(store, strange).ordering_key == stored(store, strange).headers == text
+        assert (stored(store, strange).ordering_key, stored(store, strange).headers) == (text, headers)
         run = store.run(text)
         assert run is not None
         assert (run.run_id, run.total) == (text, 1)

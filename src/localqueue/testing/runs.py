@@ -9,6 +9,7 @@ import pytest
 from localqueue.errors import LeaseLost, RunCancelled
 from localqueue.message import RunStats
 from localqueue.stores.port import Changes, QueueStore, Settle
+from localqueue.stores.rules import KNOWN
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
     PATIENCE,
@@ -201,3 +202,26 @@ class RunContract:
             run = _run(live)
             assert run.done + run.ready + run.inflight == run.total == 300
         threads.join()
+
+    def test_a_run_that_nobody_has_touched_for_long_is_forgotten_unless_it_has_messages(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put(store, run_id="over")
+        put(store, "kept", run_id="kept")
+        assert ack(store, take(store))
+        put(store, run_id="busy")
+        assert ack(store, take(store))
+        clock.advance(KNOWN / 2)
+        put(store, run_id="busy")
+        assert ack(store, take(store))
+        clock.advance(KNOWN / 2 + 3700)
+        for n in range(20):
+            put(store, run_id=f"new {n}")
+        assert store.run("over") is None and "over" not in store.runs()
+        busy, kept = store.run("busy"), store.run("kept")
+        assert busy is not None and (busy.total, busy.done) == (2, 2)
+        assert kept is not None and (kept.total, kept.ready) == (1, 1)
+        put(store, run_id="over")
+        again = store.run("over")
+        assert again is not None and again.total == 1
+        assert_sound(store, ["jobs", "kept"])

@@ -11,6 +11,7 @@ import pytest
 from localqueue.errors import QueueError
 from localqueue.message import QueueStats
 from localqueue.stores.port import STATES, Changes, LeaseRequest, Limit, QueueStore, Settle, StoredMessage
+from localqueue.stores.rules import KNOWN, NAMES
 from localqueue.testing.harness import FakeClock
 from localqueue.testing.steps import (
     Background,
@@ -205,3 +206,33 @@ class StatsContract:
             checks += 1
         threads.join()
         assert checks
+
+    def test_names_that_never_send_a_heartbeat_are_forgotten_when_there_are_many(self, store: QueueStore) -> None:
+        put_many(store, ["x"] * (NAMES + 2))
+        store.heartbeat("jobs", "seen")
+        for name in ("seen", *(f"name {n}" for n in range(NAMES))):
+            take(store, leased_by=name)
+        assert len(store.stats("jobs").leases_by_worker_id) == 1 + NAMES
+        take(store, leased_by="one more")
+        stats = store.stats("jobs")
+        assert stats.leases_by_worker_id == {"seen": 1, "one more": 1}
+        assert len(stats.by_worker_id) == NAMES + 2
+        assert_sound(store)
+
+    def test_a_worker_that_was_not_seen_for_long_is_forgotten_when_another_one_comes(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        for worker in ("gone", "paused", "here"):
+            store.heartbeat("jobs", worker, leases=2)
+        store.heartbeat("other", "gone")
+        store.pause("jobs", worker="paused")
+        clock.advance(KNOWN / 2)
+        store.heartbeat("jobs", "here")
+        clock.advance(KNOWN / 2 + 1)
+        store.heartbeat("jobs", "new")
+        stats = store.stats("jobs")
+        assert {"here", "new"} <= stats.last_seen_by_worker_id.keys()
+        assert "gone" not in stats.last_seen_by_worker_id | stats.leases_by_worker_id
+        assert store.paused("jobs", worker="paused")
+        assert "gone" in store.stats("other").last_seen_by_worker_id
+        assert_sound(store, ["jobs", "other"])

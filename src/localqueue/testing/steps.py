@@ -37,15 +37,16 @@ def put(store: QueueStore, queue: str = "jobs", payload: str | bytes = "x", **op
     message = new(store, queue, payload, **options)
     (done,) = store.commit(Changes(enqueue=[message])).enqueued
     assert done.outcome == "stored"
-    return message.id
+    return done.id or message.id
 
 
 def put_many(store: QueueStore, payloads: Iterable[str], queue: str = "jobs", **options: Any) -> list[str]:
     """Store messages in one commit; their ids."""
     values = list(payloads)
     ids = store.mint(len(values))
-    store.commit(Changes(enqueue=[NewMessage(i, queue, p, **options) for i, p in zip(ids, values, strict=True)]))
-    return ids
+    drafts = [NewMessage(i, queue, p, **options) for i, p in zip(ids, values, strict=True)]
+    done = store.commit(Changes(enqueue=drafts)).enqueued
+    return [one.id or given for one, given in zip(done, ids, strict=True)]
 
 
 def put_limited(

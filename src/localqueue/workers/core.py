@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError
+from localqueue.interrupts import asks_to_end
 from localqueue.policies import NotificationPolicy
 from localqueue.policies._limits import require_integer, require_seconds
+from localqueue.stores.kept_error import shown
 from localqueue.stores.port import LeaseRequest
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.counts import Tally, WorkerCounts
@@ -133,13 +135,15 @@ class WorkerCore:
             self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
         if outcome.error is not None and outcome.state != "lost":
             log.warning(
-                "message %s of queue %r failed and was %s: %r",
-                outcome.message.id, self.queue.name, outcome.state, outcome.error,
+                "message %s of queue %r failed and was %s: %s",
+                outcome.message.id, self.queue.name, outcome.state, shown(outcome.error),
             )  # fmt: skip
         if self._on_settled is not None:
             try:
                 self._on_settled(outcome.settled())
-            except Exception:
+            except BaseException as error:
+                if asks_to_end(error):
+                    raise
                 log.exception("on_settled failed for message %s", outcome.message.id)
 
 

@@ -16,6 +16,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from localqueue.errors import LeaseLost, QueueError
+from localqueue.interrupts import is_interrupt
 from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.wait import WorkWait
@@ -113,7 +114,9 @@ class OneByOne:
 
     def hold(self, message: QueueMessage[Any]) -> Job:
         """Keep the lease of a message; one that is delivered at most once has none."""
-        return Job(self.queue, message) if self.delivery.consumes else self.keeper.hold(message).job
+        if self.delivery.consumes:
+            return Job(self.queue, message, time.monotonic())
+        return self.keeper.hold(message).job
 
     def steps(self, job: Job, call: Call) -> Steps:
         try:
@@ -206,8 +209,9 @@ def persistent_worker(
                 call = Call(with_job, (job, retryer, tried, job, message.value, *args), kwargs)
                 outcome = drive(one.steps(job, call))
                 return one.finish(outcome), outcome.result
-            except KeyboardInterrupt:
-                one.give_back(message)
+            except BaseException as error:
+                if is_interrupt(error):
+                    one.give_back(message)
                 raise
             finally:
                 one.keeper.drop(message)

@@ -6,22 +6,24 @@ loop. Nothing here settles either: the worker commits the `Outcome`.
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from localqueue.errors import LeaseLost
 from localqueue.message import QueueMessage
+from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import Action, Settle
-from localqueue.stores.rules import describe_error
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.commits import coordinator_for
 from localqueue.workers.job import Job
 from localqueue.workers.ledger import ledger_for
-from localqueue.workers.outcome import Call, Outcome, State, Steps
+from localqueue.workers.outcome import Call, Outcome, State, Steps, cause_of
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
+
+log = logging.getLogger("localqueue.workers")
 
 _SOON = 1.0
 
@@ -33,6 +35,11 @@ class Decision(NamedTuple):
     delay: float = 0.0
     final: bool = True
     permanent: bool = False
+    since: float | None = None
+
+
+#: Decides about a message and the error of its handler, at a time by the store's clock.
+Decide: TypeAlias = Callable[[QueueMessage[Any], BaseException, float], Decision]
 
 
 class Delivery:
@@ -43,7 +50,7 @@ class Delivery:
         queue: PersistentQueue[Any],
         handler: Callable[..., Any],
         config: PersistentWorkerConfig,
-        decide: Callable[[QueueMessage[Any], BaseException], Decision],
+        decide: Decide,
     ) -> None:
         self.queue = queue
         self.handler = handler
@@ -60,8 +67,8 @@ class Delivery:
         message = job.message
         try:
             result = yield call
-        except (Exception, SystemExit) as error:
-            return self._failure(message, error)
+        except Exception as failure:
+            return self._failure(message, cause_of(failure), job.now)
         return self._success(message, result, job)
 
     def _once(self, job: Job, call: Call) -> Steps:
@@ -79,15 +86,16 @@ class Delivery:
             outcome = self._success(message, result, job)
             kept = ledger.keep(message, result, outcome)
             yield from coordinator.succeeded(job, kept, outcome)
-            ledger.succeeded(message, kept, outcome)
-        except (Exception, SystemExit) as error:
+            ledger.succeeded(message, kept, outcome, job.now)
+        except Exception as failure:
+            error = cause_of(failure)
             if isinstance(error, LeaseLost) and error.message_id == message.id:
                 raise  # nothing we write about the message counts any more
             if outcome is not None and outcome.rejected is not None:
                 yield from outcome.rejected()
-            outcome = self._failure(message, error)
+            outcome = self._failure(message, error, job.now)
             yield from coordinator.failed(job, error, outcome)
-            ledger.failed(message, outcome)
+            ledger.failed(message, outcome, job.now)
         finally:
             ledger.forget(message)
         return outcome
@@ -96,17 +104,18 @@ class Delivery:
         settle = None if self.consumes else Settle(self.queue.name, message.id, "ack", message.attempts)
         return Outcome(message, "acked", settle, result, follow_ups=job.follow_ups)
 
-    def _failure(self, message: QueueMessage[Any], error: BaseException) -> Outcome:
+    def _failure(self, message: QueueMessage[Any], error: BaseException, now: float) -> Outcome:
         if self.consumes:
             return Outcome(message, "lost", None, error=error)
-        decision = self._decide(message, error)
+        decision = self._decide(message, error, now)
         limit = self.queue.max_attempts
         if limit is not None and message.tries >= limit:
             decision = decision._replace(state="dead-lettered", final=True)
         action: Action = "release" if decision.state == "released" else "dead-letter"
-        settle = Settle(
-            self.queue.name, message.id, action, message.attempts, decision.delay, describe_error(error), limit
-        )
+        described = describe_error(error)
+        if described is not None and decision.since is not None:
+            described["since"] = decision.since
+        settle = Settle(self.queue.name, message.id, action, message.attempts, decision.delay, described, limit)
         return Outcome(message, decision.state, settle, error=error, final=decision.final, permanent=decision.permanent)
 
     def interrupted(self, message: QueueMessage[Any], error: BaseException | None = None) -> Outcome:
@@ -117,37 +126,52 @@ class Delivery:
         )  # fmt: skip
         return Outcome(message, "released", None if self.consumes else settle, error=error, final=False)
 
-    def failure(self, message: QueueMessage[Any], error: BaseException) -> Outcome:
+    def failure(self, message: QueueMessage[Any], error: BaseException, now: float) -> Outcome:
         """The outcome of a message that failed outside of its handler: it took too long, or its commit was refused."""
-        outcome = self._failure(message, error)
+        outcome = self._failure(message, error, now)
         if self.ledger is not None:
-            self.ledger.failed(message, outcome)
+            self.ledger.failed(message, outcome, now)
         return outcome
 
 
-def decide_by_release(
-    config: PersistentWorkerConfig, retry: Mapping[str, Any]
-) -> Callable[[QueueMessage[Any], BaseException], Decision]:
+def decide_by_release(config: PersistentWorkerConfig, retry: Mapping[str, Any]) -> Decide:
     """Retry by giving the message back with the delay its wait strategy names: no thread is held meanwhile."""
 
-    def decide(message: QueueMessage[Any], error: BaseException) -> Decision:
+    def decide(message: QueueMessage[Any], error: BaseException, now: float) -> Decision:
         from localqueue.retry.plan import Retry, is_permanent, next_step
 
         if is_permanent(error):
             return Decision("dead-lettered", permanent=True)
-        started = message.attempt_history[0]["at"] if message.attempt_history else message.created_at
-        step = next_step(retry, attempt=message.tries, started_at=started, now=time.time(), error=error)
+        started = first_attempt(message)
+        try:
+            step = next_step(retry, attempt=message.tries, started_at=started, now=now, error=error)
+        except Exception:
+            log.exception("a retry strategy failed on message %s, which counts as given up", message.id)
+            return final(config)
         if isinstance(step, Retry):
-            return Decision("released", step.delay, final=False)
+            return Decision("released", step.delay, final=False, since=None if retry.get("stop") is None else started)
         return final(config)
 
     return decide
 
 
-def decide_at_once(config: PersistentWorkerConfig) -> Callable[[QueueMessage[Any], BaseException], Decision]:
+def first_attempt(message: QueueMessage[Any]) -> float:
+    """When the attempts of its budget began, by the store's clock.
+
+    A worker that may need to know writes it down with each error, because a history forgets its oldest attempts.
+    """
+    history = message.attempt_history
+    requeues = [n for n, event in enumerate(history) if event["type"] == "requeued"]
+    if requeues:
+        return float(history[requeues[-1] + 1]["at"])
+    since = (message.last_error or {}).get("since")
+    return float(since if isinstance(since, int | float) else history[0]["at"])
+
+
+def decide_at_once(config: PersistentWorkerConfig) -> Decide:
     """For a handler that was already retried inside its lease: this failure is the last."""
 
-    def decide(message: QueueMessage[Any], error: BaseException) -> Decision:
+    def decide(message: QueueMessage[Any], error: BaseException, now: float) -> Decision:
         from localqueue.retry.plan import is_permanent
 
         return Decision("dead-lettered", permanent=True) if is_permanent(error) else final(config)

@@ -23,7 +23,7 @@ from localqueue.message import QueueMessage
 from localqueue.queue.desk import limits_of
 from localqueue.stores.port import Changes, Committed, Enqueued, LeaseRequest, Settle, StoredMessage
 from localqueue.workers.delivery import Delivery
-from localqueue.workers.job import FollowUp
+from localqueue.workers.job import FollowUp, leased_at
 from localqueue.workers.outcome import Outcome, Steps
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Exchange:
             settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
             instead = Outcome(one.message, "released", settle, error=one.error or conflict)
         except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
-            instead = self._delivery.failure(one.message, error)
+            instead = self._delivery.failure(one.message, error, leased_at(one.message))
         rejected = one.rejected
         one.become(instead)
         if rejected is not None:

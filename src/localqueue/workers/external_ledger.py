@@ -9,7 +9,6 @@ and that is copied to the ledger afterwards: by recovery, if the worker died in 
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from localqueue.idempotency import IdempotencyRecord
 from localqueue.idempotency.stores import IDEMPOTENCY
 from localqueue.message import QueueMessage
 from localqueue.stores.keyvalue.queue import QueueRecords
+from localqueue.stores.keyvalue.store import now_of
 from localqueue.stores.port import Changes, StoredMessage
 from localqueue.workers.ledger import Kept, Results, Standing, finished, ledger_key, why
 from localqueue.workers.outcome import Outcome, Steps
@@ -51,7 +51,7 @@ class ExternalLedger:
 
     def begin(self, message: QueueMessage[Any]) -> Standing | None:
         key = ledger_key(message)
-        now = time.time()
+        now = now_of(self._store)
         known = self._store.load(key)
         if known is None or known.status != "succeeded":
             known = self._copied(key) or known
@@ -78,10 +78,10 @@ class ExternalLedger:
         until = standing.metadata.get("until", now)
         return Standing(False, delay=max(0.05, min(until - now, max(_LOOK_AGAIN, self._queue.lease_timeout / 3))))
 
-    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome) -> None:
+    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome, now: float) -> None:
         key = ledger_key(message)
         known = self._store.load(key)
-        record = finished("succeeded", message, known, kept.key, kept.extra)
+        record = finished("succeeded", message, known, kept.key, kept.extra, now_of(self._store))
         if outcome.is_plain:
             if self._is_ours(known, message):
                 self._store.save(key, record)
@@ -96,17 +96,18 @@ class ExternalLedger:
 
         outcome.committed = copy
 
-    def failed(self, message: QueueMessage[Any], outcome: Outcome) -> None:
+    def failed(self, message: QueueMessage[Any], outcome: Outcome, now: float) -> None:
         known = self._store.load(ledger_key(message))
         if self._is_ours(known, message):
-            self._store.save(ledger_key(message), finished("failed", message, known, None, why(outcome)))
+            record = finished("failed", message, known, None, why(outcome), now_of(self._store))
+            self._store.save(ledger_key(message), record)
 
     def renewed(self, message: QueueMessage[Any]) -> None:
         key = ledger_key(message)
         try:
             known = self._store.load(key)
             if known is not None and known.status == "pending" and self._is_ours(known, message):
-                until = time.time() + self._queue.lease_timeout
+                until = now_of(self._store) + self._queue.lease_timeout
                 self._store.save(key, replace(known, metadata={**known.metadata, "until": until}))
         except Exception as error:  # tried again at the next renewal: the mark lasts longer than that
             log.warning("could not renew the mark of %s in the ledger: %r", key, error)

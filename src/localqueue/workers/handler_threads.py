@@ -9,10 +9,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from localqueue.workers.outcome import Answer, as_failure
+
 
 class _Work(NamedTuple):
     function: Callable[[], Any]
-    future: asyncio.Future[tuple[Any, BaseException | None]]
+    future: asyncio.Future[Answer]
 
 
 class HandlerThreads:
@@ -35,7 +37,7 @@ class HandlerThreads:
         inbox.put(work)
         result, error = await work.future
         if error is not None:
-            raise error
+            raise as_failure(error)
         return result
 
     def close(self) -> None:

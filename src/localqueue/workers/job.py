@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 
 from localqueue.errors import QueueError
 from localqueue.message import QueueMessage
@@ -15,7 +21,16 @@ if TYPE_CHECKING:
     from localqueue.queue.drafts import PutOptions
     from localqueue.workers.commits.saga import SagaLog
 
+log = logging.getLogger("localqueue.workers")
+
 _current: ContextVar[Job | None] = ContextVar("localqueue_job", default=None)
+_adding = threading.Lock()
+_forks = 0  # how often this process and its parents were forked
+
+
+def leased_at(message: QueueMessage[Any]) -> float:
+    """When a message was leased, by the store's clock."""
+    return float(message.attempt_history[-1]["at"])
 
 
 class FollowUp(NamedTuple):
@@ -29,19 +44,36 @@ class FollowUp(NamedTuple):
 class Job:
     """One delivery of a message: what a handler can see of it and add to its commit."""
 
-    __slots__ = ("_lost", "_queue", "follow_ups", "message", "saga")
+    __slots__ = ("_ended", "_forks", "_leased_at", "_lost", "_queue", "follow_ups", "message", "saga")
 
-    def __init__(self, queue: PersistentQueue[Any], message: QueueMessage[Any]) -> None:
+    def __init__(self, queue: PersistentQueue[Any], message: QueueMessage[Any], leased_at: float) -> None:
+        """`leased_at` is when that was by the monotonic clock."""
         self.message = message
         self.follow_ups: list[FollowUp] = []
         self._queue = queue
         self.saga: SagaLog | None = None
         self._lost = False
+        self._ended = False
+        self._forks = _forks
+        self._leased_at = leased_at
+
+    def end(self, token: Token[Job | None]) -> None:
+        """The handler has returned or raised."""
+        if self._forks != _forks:
+            _leave(self.message, sys.exc_info()[1])
+        _current.reset(token)
+        with _adding:
+            self._ended = True
 
     @property
     def lost(self) -> bool:
         """Whether the lease ran out: another worker may have the message, and this one's result will be refused."""
         return self._lost
+
+    @property
+    def now(self) -> float:
+        """The time by the store's clock: that of the lease, and what has passed since then."""
+        return leased_at(self.message) + time.monotonic() - self._leased_at
 
     def lose(self) -> None:
         self._lost = True
@@ -53,13 +85,20 @@ class Job:
     def put(self, item: Any, *, to: PersistentQueue[Any] | None = None, **options: Unpack[PutOptions]) -> str:
         """Store a follow-up message in the transaction that acks this one; nothing is stored if the handler fails.
 
-        `to` names another queue of the same store. Returns the id the message will have, for `after=` of another one.
+        `to` names another queue of the same store. Returns a name for `after=` of another one: the id that the message
+        gets, unless its queue has had a newer one by the time it is stored.
         """
         queue = self._queue if to is None else to
         self._queue.desk.check_shares_store(queue.desk, "pass both the same store=, or use TransactionalOutboxCommit")
         queue.desk.check_stores_itself()
         draft = queue.desk.draft(item, **options)
-        self.follow_ups.append(FollowUp(queue, draft, item))
+        with _adding:
+            if self._ended:
+                raise QueueError(
+                    f"the handler of message {self.message.id} has ended, so nothing more can be stored with its ack; "
+                    "let it wait for its threads and tasks, or put into the queue itself"
+                )
+            self.follow_ups.append(FollowUp(queue, draft, item))
         return draft.id
 
     def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -105,7 +144,7 @@ def with_job(job: Job, function: Callable[..., Any], *args: Any, **kwargs: Any) 
     try:
         return function(*args, **kwargs)
     finally:
-        _current.reset(token)
+        job.end(token)
 
 
 async def with_job_async(job: Job, function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
@@ -113,4 +152,25 @@ async def with_job_async(job: Job, function: Callable[..., Awaitable[Any]], *arg
     try:
         return await function(*args, **kwargs)
     finally:
-        _current.reset(token)
+        job.end(token)
+
+
+def _leave(message: QueueMessage[Any], error: BaseException | None) -> NoReturn:
+    """End a process that a handler forked and that came back from it: the message and the worker are its parent's."""
+    code = 1 if error is not None else 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        log.error("a process that the handler of message %s forked came back and ends", message.id, exc_info=error)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)

@@ -76,7 +76,8 @@ class Keeper:
 
     def hold(self, message: QueueMessage[Any]) -> Held:
         """Keep the lease of a message until `drop`."""
-        held = Held(Job(self._queue, message), time.monotonic() + self._renew_after)
+        now = time.monotonic()
+        held = Held(Job(self._queue, message, now), now + self._renew_after)
         with self._counting:
             self._untold += 1
         if self._lasting:

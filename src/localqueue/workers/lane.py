@@ -56,7 +56,8 @@ class Lane(threading.Thread):
             self.failure = error
             log.exception("a thread of worker %s ended", self._worker.worker_id)
             if not isinstance(error, QueueStoreClosedError):
-                self.abandon()
+                self._worker.wind_up()
+                self._leave(self._outcomes)
         finally:
             self._wait.close()
             if not self._replaced:
@@ -149,7 +150,7 @@ class Lane(threading.Thread):
         error = TimeoutError(f"the handler did not finish within {worker.timeout} seconds")
         log.warning("message %s of queue %r: %s", message.id, worker.queue.name, error)
         try:
-            failure = worker.delivery.failure(message, error)
+            failure = worker.delivery.failure(message, error, held.job.now)
         except Exception as problem:  # the ledger could not be written
             failure = worker.delivery.interrupted(message, problem)
         outcomes, self._outcomes = self._outcomes, []
@@ -164,10 +165,14 @@ class Lane(threading.Thread):
     def abandon(self) -> None:
         """The worker ends while a handler of this lane still runs."""
         self._abandoned = True
+        self._leave()
+
+    def _leave(self, outcomes: Sequence[Outcome] = ()) -> None:
+        """Settle what is finished and give back what was not started. What runs is left to its lease."""
         try:
-            self._worker.exchange.settle(self._unstarted())
+            self._worker.exchange.settle([*outcomes, *self._unstarted()])
         except QueueError as error:
-            log.warning("messages that were not started stay leased until their leases run out: %s", error)
+            log.warning("messages stay leased until their leases run out: %s", error)
 
     def _end(self) -> None:
         outcomes, self._outcomes = self._outcomes, []

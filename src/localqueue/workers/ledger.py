@@ -7,7 +7,6 @@ ledger elsewhere is that of `external_ledger.py`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -16,8 +15,8 @@ from localqueue.idempotency.stores import IDEMPOTENCY
 from localqueue.message import QueueMessage
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.results import QueueResultStore
+from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import StoredMessage
-from localqueue.stores.rules import describe_error
 from localqueue.workers.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -55,8 +54,10 @@ class Ledger(Protocol):
 
     def begin(self, message: QueueMessage[Any]) -> Standing | None: ...
     def keep(self, message: QueueMessage[Any], result: Any, outcome: Outcome) -> Kept: ...
-    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome) -> None: ...
-    def failed(self, message: QueueMessage[Any], outcome: Outcome) -> None: ...
+    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome, now: float) -> None:
+        """`now` is by the clock of the queue's store, here and below."""
+
+    def failed(self, message: QueueMessage[Any], outcome: Outcome, now: float) -> None: ...
     def renewed(self, message: QueueMessage[Any]) -> None: ...
     def forget(self, message: QueueMessage[Any]) -> None: ...
 
@@ -119,9 +120,13 @@ class Results:
 
 
 def finished(
-    status: Any, message: QueueMessage[Any], known: IdempotencyRecord | None, result_key: str | None, extra: Any
+    status: Any,
+    message: QueueMessage[Any],
+    known: IdempotencyRecord | None,
+    result_key: str | None,
+    extra: Any,
+    now: float,
 ) -> IdempotencyRecord:
-    now = time.time()
     return IdempotencyRecord(
         status=status,
         first_seen_at=now if known is None else known.first_seen_at,
@@ -164,11 +169,11 @@ class _OwnLedger:
         self._versions[message.id] = known, version
         return None
 
-    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome) -> None:
-        self._write(message, outcome, "succeeded", kept.key, kept.extra)
+    def succeeded(self, message: QueueMessage[Any], kept: Kept, outcome: Outcome, now: float) -> None:
+        self._write(message, outcome, "succeeded", kept.key, kept.extra, now)
 
-    def failed(self, message: QueueMessage[Any], outcome: Outcome) -> None:
-        self._write(message, outcome, "failed", None, why(outcome))
+    def failed(self, message: QueueMessage[Any], outcome: Outcome, now: float) -> None:
+        self._write(message, outcome, "failed", None, why(outcome), now)
 
     def renewed(self, message: QueueMessage[Any]) -> None:
         """The lease is the mark."""
@@ -178,8 +183,8 @@ class _OwnLedger:
         self._foreseen.pop(message.id, None)
 
     def _write(
-        self, message: QueueMessage[Any], outcome: Outcome, status: Any, result_key: str | None, extra: Any
+        self, message: QueueMessage[Any], outcome: Outcome, status: Any, result_key: str | None, extra: Any, now: float
     ) -> None:
         known, version = self._versions.get(message.id, (None, None))
-        record = finished(status, message, known, result_key, extra)
+        record = finished(status, message, known, result_key, extra, now)
         outcome.records.append(self._records.write(ledger_key(message), record, expect=version))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from localqueue.interrupts import is_cut_off, is_interrupt
 from localqueue.message import QueueMessage
 from localqueue.stores.port import RecordWrite, Settle
 from localqueue.workers.job import FollowUp
@@ -21,6 +22,9 @@ class Call(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
 
+
+#: The result of a call, or what it raised: a future can not carry everything that a function can raise.
+Answer: TypeAlias = tuple[Any, BaseException | None]
 
 #: A lifecycle yields the user's calls and is sent their results, so that one text serves threads and asyncio.
 Steps: TypeAlias = Generator[Call, Any, Any]
@@ -68,6 +72,29 @@ class Outcome:
         return Settled(message=self.message, state=self.state, result=self.result, error=self.error)
 
 
+class Stray(Exception):
+    """Carries what a call raised that means something of its own to generators, tasks and threads: a lifecycle is only
+    told that the call failed."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def as_failure(error: BaseException) -> Exception:
+    """What a lifecycle is told of an error that a call raised. A wish to end the process is raised again instead."""
+    if is_interrupt(error):
+        raise error
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return Stray(error)
+
+
+def cause_of(failure: Exception) -> BaseException:
+    """What the call raised."""
+    return failure.error if isinstance(failure, Stray) else failure
+
+
 def drive(steps: Steps) -> Any:
     """Run a lifecycle in this thread."""
     try:
@@ -77,8 +104,8 @@ def drive(steps: Steps) -> Any:
                 result = call.function(*call.args, **call.kwargs)
                 if type(result) is CoroutineType:
                     raise _not_here(call, result)
-            except (Exception, SystemExit) as error:
-                call = steps.throw(error)
+            except BaseException as error:
+                call = steps.throw(as_failure(error))
             else:
                 call = steps.send(result)
     except StopIteration as done:
@@ -96,24 +123,35 @@ async def drive_async(steps: Steps) -> Any:
     import asyncio
     import inspect
 
-    def move(error: BaseException | None, result: Any) -> tuple[Call | None, Any]:
+    def move(failure: Exception | None, result: Any) -> tuple[Call | None, Any]:
         try:
-            return (steps.send(result) if error is None else steps.throw(error)), None
+            return (steps.send(result) if failure is None else steps.throw(failure)), None
         except StopIteration as done:
             return None, done.value
 
+    async def perform(call: Call) -> Any:
+        if inspect.iscoroutinefunction(call.function):
+            return await call.function(*call.args, **call.kwargs)
+        result, error = await asyncio.to_thread(attempt, call)
+        if error is not None:
+            raise as_failure(error)
+        return await result if inspect.isawaitable(result) else result
+
     call, value = await asyncio.to_thread(move, None, None)
     while call is not None:
-        error: BaseException | None = None
-        result = None
+        failure, result = None, None
         try:
-            if inspect.iscoroutinefunction(call.function):
-                result = await call.function(*call.args, **call.kwargs)
-            else:
-                result = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
-                if inspect.isawaitable(result):
-                    result = await result
-        except (Exception, SystemExit) as raised:
-            error = raised
-        call, value = await asyncio.to_thread(move, error, result)
+            result = await perform(call)
+        except BaseException as error:
+            if is_cut_off(error):
+                raise
+            failure = as_failure(error)
+        call, value = await asyncio.to_thread(move, failure, result)
     return value
+
+
+def attempt(call: Call) -> Answer:
+    try:
+        return call.function(*call.args, **call.kwargs), None
+    except BaseException as error:
+        return None, error

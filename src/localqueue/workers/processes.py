@@ -14,8 +14,8 @@ from multiprocessing.context import ForkProcess
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError, QueueStoreClosedError
+from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import INFLIGHT, Changes, Settle
-from localqueue.stores.rules import describe_error
 from localqueue.workers.counts import Tally, WorkerCounts
 from localqueue.workers.signals import STOP_SIGNALS, StopSignals
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
+import functools
 import logging
 import time
 from collections import deque
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.queue.wait import Wakeup
+from localqueue.stores.kept_error import shown
 from localqueue.workers.core import is_async
-from localqueue.workers.handler_threads import HandlerThreads
 from localqueue.workers.job import Job, with_job, with_job_async
 from localqueue.workers.keeper import Held
 from localqueue.workers.lane import unstarted
-from localqueue.workers.outcome import Call, Outcome, Steps
+from localqueue.workers.outcome import Answer, Call, Outcome, Steps, as_failure
+from localqueue.workers.performer import Performer
 from localqueue.workers.recovery import Recovery
 from localqueue.workers.watcher import Watcher
 
@@ -35,14 +36,15 @@ _GRACE = 5.0  # for handlers that were cancelled because time is up
 class _Running:
     """Steps whose current call runs on the loop: those of a message, or what follows its commit."""
 
-    __slots__ = ("error", "held", "result", "steps", "task")
+    __slots__ = ("cut_off", "error", "held", "result", "steps", "task")
 
     def __init__(self, steps: Steps, held: Held | None) -> None:
         self.steps = steps
         self.held = held
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Answer] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
+        self.cut_off = False  # by the worker, or with the loop: not by what was called
 
 
 class Pump:
@@ -66,7 +68,7 @@ class Pump:
         self._leased: deque[Held] = deque()
         self._outcomes: list[Outcome] = []
         self._spawning: list[tuple[_Running, Call]] = []
-        self._threads = HandlerThreads(f"{worker.worker_id}-handler")
+        self._performer = Performer(loop, f"{worker.worker_id}-handler", worker.timeout)
         self._cancelling = False
         self._cancel_at: float | None = None
         self._leave_at: float | None = None
@@ -98,7 +100,7 @@ class Pump:
         try:
             worker._prepare(run_steps=self._begin_after, on_lost=self._cancel_lost)
             self._watcher = Watcher(worker.queue, worker.notification_policy, self.ring, worker=worker.worker_id)
-            recovery = Recovery(worker.delivery.coordinator, self._run_to_end)
+            recovery = Recovery(worker.delivery.coordinator, self._performer.run_to_end)
             try:
                 worker.keeper.start()
                 recovery.start()
@@ -108,12 +110,25 @@ class Pump:
                 self._watcher.close()
                 recovery.close(look_again=self._until_empty and not worker.stopping.is_set())
                 worker.keeper.close()
-                self._threads.close()
+                self._performer.close()
         except BaseException as error:
             self.failure = error
+            if (self._outcomes or self._leased) and not isinstance(error, QueueStoreClosedError):
+                self._leave()
         finally:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self.ended.set)
+
+    def _leave(self) -> None:
+        """Settle what is finished and give back what was not started. What runs is left to its lease."""
+        worker = self._worker
+        worker.stopping.set()
+        left = [] if worker.delivery.consumes else self._leased
+        try:
+            queue = worker.queue.name
+            worker.exchange.settle([*self._outcomes, *(unstarted(queue, held.job.message) for held in left)])
+        except QueueError as error:
+            log.warning("messages stay leased until their leases run out: %s", error)
 
     def _turn(self) -> bool:
         worker = self._worker
@@ -153,7 +168,8 @@ class Pump:
         if not self._until_empty or self._running or self._leased or self._inbox or self._worker.pace.open_for:
             return False
         try:
-            return not (self._wait_for_delayed and self._worker.queue.stats().delayed > 0)
+            # What fell due since the last look is not delayed any more: look once more before saying so.
+            return not self._wait_for_delayed or (self._worker.queue.stats().delayed == 0 and not self._swap(1))
         except QueueStoreClosedError:
             raise
         except QueueStoreError as error:
@@ -224,11 +240,11 @@ class Pump:
     def _go_on(self, running: _Running) -> None:
         error, result = running.error, running.result
         running.task = running.error = running.result = None
-        if isinstance(error, asyncio.CancelledError):
+        if running.cut_off:
             running.steps.close()
             self._done(running, None if running.held is None else self._cut_off(running.held.job))
         elif error is not None:
-            self._advance(running, lambda: running.steps.throw(error))
+            self._advance(running, lambda: running.steps.throw(as_failure(error)))
         else:
             self._advance(running, lambda: running.steps.send(result))
 
@@ -241,7 +257,7 @@ class Pump:
         except LeaseLost as error:
             self._done(running, None if message is None else Outcome(message, "lost", None, error=error))
         except Exception as error:  # the ledger or the saga's log could not be read or written
-            log.warning("queue %r: %r", self._worker.queue.name, error)
+            log.warning("queue %r: %s", self._worker.queue.name, shown(error))
             self._done(running, None if message is None else self._worker.delivery.interrupted(message, error))
         else:
             self._spawning.append((running, call))
@@ -268,40 +284,40 @@ class Pump:
 
     def _spawn(self, spawning: list[tuple[_Running, Call]]) -> None:
         for running, call in spawning:
-            if self._cancelling or (running.held is not None and running.held.job.lost):
-                running.error = asyncio.CancelledError()
-                self._inbox.append(running)
-                self._bell.set()
+            if self._is_unwanted(running):
+                running.cut_off = True
+                self._hand_in(running)
             else:
                 running.task = self._loop.create_task(self._perform(running, call))
+                running.task.add_done_callback(functools.partial(self._performed, running))
 
-    async def _perform(self, running: _Running, call: Call) -> None:
+    async def _perform(self, running: _Running, call: Call) -> Answer:
         try:
-            running.result = await self._call(call)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                running.error = error
-            else:
-                running.error = QueueError("the handler raised CancelledError though nobody cancelled it")
-        except BaseException as error:
-            running.error = error
+            return await self._performer.attempt(call)
+        except GeneratorExit:  # the loop is gone, and nobody else will tell
+            running.cut_off = True
+            self._hand_in(running)
+            raise
+
+    def _performed(self, running: _Running, task: asyncio.Task[Answer]) -> None:
+        """A pass of the loop after the end: whoever cancels all tasks cancels the worker too, and it has heard by now.
+
+        A call that cancelled its own task has just failed.
+        """
+        if task.cancelled():
+            running.cut_off = self._is_unwanted(running)
+            running.error = asyncio.CancelledError("the handler cancelled its own task")
+        else:
+            running.result, running.error = task.result()
+        self._hand_in(running)
+
+    def _is_unwanted(self, running: _Running) -> bool:
+        """Whether nobody waits for what it does any more."""
+        return self._cancelling or (running.held is not None and running.held.job.lost)
+
+    def _hand_in(self, running: _Running) -> None:
         self._inbox.append(running)
         self._bell.set()
-
-    async def _call(self, call: Call) -> Any:
-        is_handler = call.function in (with_job, with_job_async)
-        limit = self._worker.timeout if is_handler else None
-        try:
-            async with asyncio.timeout(limit) as clock:
-                if is_async(call.function):
-                    return await call.function(*call.args, **call.kwargs)
-                result = await self._threads.run(lambda: call.function(*call.args, **call.kwargs))
-                return await result if inspect.isawaitable(result) else result
-        except TimeoutError:
-            if clock.expired():
-                raise TimeoutError(f"the handler did not finish within {limit} seconds") from None
-            raise
 
     # from other threads
 
@@ -309,17 +325,3 @@ class Pump:
         for running in list(self._running):
             if running.held is not None and running.held.job is job and running.task is not None:
                 self._loop.call_soon_threadsafe(running.task.cancel)
-
-    def _run_to_end(self, steps: Steps) -> Any:
-        """For recovery, which has a thread of its own to wait in."""
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    result = asyncio.run_coroutine_threadsafe(self._call(call), self._loop).result()
-                except (Exception, SystemExit) as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(result)
-        except StopIteration as done:
-            return done.value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError
 from localqueue.retry.plan import is_permanent
+from localqueue.stores.kept_error import shown
 from localqueue.workers.commits.outbox import PREFIX, outbox_queue
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.job import current_job
@@ -99,7 +100,7 @@ class OutboxRelay:
                 current_job().put(envelope, to=target, **_key(target, message.id))
         except Exception as error:
             if is_permanent(error):  # a worker would bury it, and the next envelope would overtake it
-                raise QueueError(f"the target can not take envelopes yet: {error!r}") from error
+                raise QueueError(f"the target can not take envelopes yet: {shown(error)}") from error
             raise
 
     # an outbox in a result store

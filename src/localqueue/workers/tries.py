@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from localqueue.errors import QueueError
 from localqueue.message import QueueMessage
 from localqueue.retry import QueueAttemptStore
+from localqueue.retry.plan import any_failure
 from localqueue.workers.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ class Tries:
     def __init__(self, queue: PersistentQueue[Any], retry_kwargs: dict[str, Any]) -> None:
         from localqueue.retry import PersistentAsyncRetrying, PersistentRetrying
 
+        self._queue = queue
         kwargs = dict(retry_kwargs)
         self._own: QueueAttemptStore | None = None
         if kwargs.get("store") is None and kwargs.get("store_path") is None:
             kwargs.pop("store_path", None)
             kwargs["store"] = self._own = QueueAttemptStore(queue.store)
+        if kwargs.get("retry") is None:
+            kwargs["retry"] = any_failure
         for fixed in ("key", "key_fn"):
             if fixed in kwargs:
                 raise ValueError(f"a worker counts tries by message id, so it takes no {fixed}=")
@@ -51,8 +55,8 @@ class Tries:
         if not message.forgiven:
             return
         requeued = max((event["at"] for event in message.attempt_history if event["type"] == "requeued"), default=0.0)
-        record = self._sync.get_record(message.id)
-        if record is not None and record.first_attempt_at < requeued:
+        age = self._sync.age(message.id)
+        if age is not None and age > self._queue.store.now() - requeued:  # each by the clock that its time is of
             self._sync.reset(message.id)
 
     def forget(self, message: QueueMessage[Any], outcome: Outcome) -> None:

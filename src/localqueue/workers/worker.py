@@ -249,7 +249,8 @@ class Worker(WorkerCore):
             rounds = self._rounds
             if self._idle < len(self._lanes):
                 return False
-        if wait.wait(0) or self._is_work_expected():
+        # In this order: what is delayed at the first look and due before the second would be seen by neither.
+        if self._is_work_expected() or wait.wait(0):
             return False
         with self._changed:
             if self._idle < len(self._lanes) or self._rounds != rounds:

@@ -98,6 +98,9 @@ def merges(parts: Sequence[Part], target: int) -> list[list[Part]]:
     return [group for group in groups if len(group) > 1]
 
 
+_PLAIN = (str, int, type(None))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Marker:
     """What a folder is an archive of. `layout` is the version of what this module describes."""
@@ -119,9 +122,9 @@ class Marker:
         """The marker that a text is, None when it is something else."""
         try:
             values = json.loads(text)
-            if values.pop("localqueue") == "archive":
+            if values.pop("localqueue") == "archive" and all(type(one) in _PLAIN for one in values.values()):
                 return Marker(**values)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
         return None
 

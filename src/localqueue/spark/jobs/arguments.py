@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,17 +33,16 @@ def moment(name: str, value: datetime | str | float | None) -> datetime | None:
     """A time with its zone: a datetime, an ISO text, or seconds since 1970."""
     if value is None:
         return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return datetime.fromtimestamp(value, UTC)
-    found = value
-    if isinstance(value, str):
-        try:
+    found: object = value
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC)
+        if isinstance(value, str):
             found = datetime.fromisoformat(value)
-        except ValueError:
-            found = value
-    if not isinstance(found, datetime) or found.tzinfo is None:
-        raise ValueError(
-            f"{name} must be a time with its zone, such as 2026-01-31T12:00:00+00:00, or seconds since 1970, "
-            f"not {value!r}"
-        )
-    return found.astimezone(UTC)
+        if isinstance(found, datetime) and found.tzinfo is not None:
+            return found.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # no time, or one that no calendar has
+        pass
+    raise ValueError(
+        f"{name} must be a time with its zone, such as 2026-01-31T12:00:00+00:00, or seconds since 1970, not {value!r}"
+    )

@@ -117,7 +117,7 @@ class LocalFolder:
 
     def read(self, name: str) -> str | None:
         try:
-            return (self.path / name).read_text("utf-8")
+            return (self.path / name).read_text("utf-8", errors="replace")  # who reads it says what it should be
         except FileNotFoundError:
             return None
 

@@ -127,7 +127,10 @@ def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     commits = view_table.commits_in(folder)
     if not commits:
         raise ValueError(f"the view at {folder.uri} has nothing yet: no batch has been committed")
-    columns = StructType.fromJson(json.loads(folder.read(_SCHEMA) or ""))
+    try:
+        columns = StructType.fromJson(json.loads(folder.read(_SCHEMA) or ""))
+    except Exception as error:
+        raise ValueError(f"the view at {folder.uri} is damaged: its {_SCHEMA} is no schema ({error})") from None
     return view_table.read_parts(spark, folder, columns, list(commits[0].parts.values()))
 
 
@@ -154,7 +157,7 @@ def _shape_of(folder: Folder) -> _Shape | None:
     try:
         values = json.loads(text or "")
         return _Shape(**values) if values.pop("localqueue") == "view" else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

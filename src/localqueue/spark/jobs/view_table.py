@@ -37,6 +37,19 @@ class Commit:
     batch: int
     parts: Mapping[str, str] = field(default_factory=dict)
 
+    @staticmethod
+    def of(text: str) -> Commit:
+        """The commit that a text is, or ValueError."""
+        try:
+            found = Commit(**json.loads(text))
+            parts = [*found.parts, *found.parts.values()]
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"it is no commit ({error})") from None
+        kinds = (type(found.number), type(found.query), type(found.batch), *map(type, parts))
+        if kinds != (int, str, int, *[str] * len(parts)):
+            raise ValueError("it is no commit (a value has another type)")
+        return found
+
     def has(self, query: str, batch: int) -> bool:
         return self.query == query and self.batch >= batch
 
@@ -44,8 +57,14 @@ class Commit:
 def commits_in(folder: Folder) -> list[Commit]:
     """The last two commits, the newest first."""
     names = sorted((entry.name for entry in folder.entries(COMMITS) if entry.name[0].isdigit()), reverse=True)
-    texts = [folder.read(f"{COMMITS}/{name}") for name in names[:2]]
-    return [Commit(**json.loads(text)) for text in texts if text]
+    found = []
+    for name in names[:2]:
+        text = folder.read(f"{COMMITS}/{name}")
+        try:
+            found += [Commit.of(text)] if text else []
+        except ValueError as error:
+            raise ValueError(f"the view at {folder.uri} is damaged: {COMMITS}/{name}: {error}") from None
+    return found
 
 
 def read_parts(spark: SparkSession, folder: Folder, schema: StructType, names: list[str]) -> DataFrame:

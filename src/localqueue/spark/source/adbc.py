@@ -11,7 +11,7 @@ import pyarrow as pa
 from localqueue.spark.options import Options
 from localqueue.spark.place import PATIENCE
 from localqueue.spark.source.connections import conninfo, unreachable
-from localqueue.spark.source.tables import KINDS, ONE_MOMENT
+from localqueue.spark.source.tables import KINDS, ONE_MOMENT, OWN_NAMES
 
 _ROWS = 8192
 _BYTES = 4 << 20
@@ -76,4 +76,5 @@ def postgres(options: Options) -> Iterator[_Postgres]:
     with closing(connection):
         with closing(connection.cursor()) as cursor:
             cursor.execute(ONE_MOMENT)
+            cursor.execute(OWN_NAMES)
         yield _Postgres(connection)

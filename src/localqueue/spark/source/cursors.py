@@ -12,7 +12,7 @@ import pyarrow as pa
 from localqueue.spark.options import Options
 from localqueue.spark.place import PATIENCE
 from localqueue.spark.source.connections import conninfo, unreachable
-from localqueue.spark.source.tables import KINDS, ONE_MOMENT
+from localqueue.spark.source.tables import KINDS, ONE_MOMENT, OWN_NAMES
 
 _PAGE = 4000
 _BYTEA = 17
@@ -58,6 +58,7 @@ def postgres(options: Options) -> Iterator[_Postgres]:
         raise unreachable(options, error) from None
     with closing(connection):
         connection.execute(ONE_MOMENT)
+        connection.execute(OWN_NAMES)
         yield _Postgres(connection)
 
 

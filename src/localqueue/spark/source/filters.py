@@ -88,13 +88,16 @@ def _narrow(
     if column is None or len(getattr(inner, "attribute", ())) != 1 or view not in _FILLED:
         return wanted, False
     values = _equals(inner)
+    named = column in ("queue", "state", "type")
+    if named and not all(value is None or type(value) is str for value in values or ()):
+        return wanted, False
     if negated:
         if column == "state" and values is not None and None not in values:
             return _among(wanted, "states", frozenset(STATES) - frozenset(values)), True
         return wanted, False
     if isinstance(inner, spark.IsNotNull) and column in _FILLED[view]:
         return wanted, True
-    if values is not None and column in ("queue", "state", "type"):
+    if values is not None and named:
         return _named(wanted, view, column, values)
     if column == "seq":
         return _numbered(wanted, inner, values)

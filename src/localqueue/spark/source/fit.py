@@ -183,7 +183,7 @@ def _from_text(expected: str, read: Callable[[str], Any]) -> Callable[[str], Fit
             if type(value) is str:
                 try:
                     return read(value)
-                except ValueError:
+                except (ValueError, OverflowError):
                     pass
             raise _misfit(path, expected, value)
 

@@ -186,3 +186,5 @@ TABLES: dict[str, Tables] = {"sqlite": SQLITE, "pg": POSTGRES}
 
 #: Has a transaction of PostgreSQL see one moment.
 ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+#: Names that we do not qualify are the server's, whatever the role or the database say.
+OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"

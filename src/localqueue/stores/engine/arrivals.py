@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from localqueue.errors import QueueFull
 from localqueue.stores import refusals, rules
 from localqueue.stores.engine.dependencies import wait_for
-from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row, to_json
+from localqueue.stores.engine.row import CODE, DEAD, EXPIRED, Row
 from localqueue.stores.engine.timers import is_outlived, settle_all, settle_outlived
 from localqueue.stores.engine.unit import Unit
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, NewMessage
 from localqueue.stores.wiring import Wiring
 
@@ -70,6 +71,7 @@ def _enqueue_one(unit: Unit, message: NewMessage, queue: int, limit: Limit | Non
         if limit.overflow == "drop-newest":
             _count_dropped(unit, queue)
             wiring.dropped.add(message.id)
+            unit.remember_removed(unit.rows.ids.key_of(message.id) or 0, "dropped")
             return Enqueued("dropped", "dropped", unit.now)
         if limit.overflow == "drop-oldest":
             _drop_oldest(unit, queue, wiring)
@@ -143,7 +145,7 @@ def _insert(unit: Unit, message: NewMessage, queue: int, wiring: Wiring) -> int:
     )  # fmt: skip
     if past is not None:
         row.attempts, row.forgiven = past.attempts, past.forgiven
-        row.last_error, row.failed_at = to_json(past.last_error), past.failed_at
+        row.last_error, row.failed_at = error_text(past.last_error), past.failed_at
         row.history = len(rules.attempts_of(past.history))
     if state == EXPIRED and ended_at is None:
         row.ended_at = now

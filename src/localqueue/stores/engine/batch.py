@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localqueue.stores.engine.order import newer_keys
 from localqueue.stores.engine.port import Batch, Key, KeyTaken, Wanted
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY
 from localqueue.stores.engine.unit import Unit
@@ -28,19 +29,24 @@ def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
     numbers = list(map(queues.__getitem__, names))
     holders = [] if rows.guards_dedupe_keys else _pairs(numbers, dedupe_keys)
     lines = _pairs(numbers, ordering_keys)
-    unit.fetch(Wanted(holders=set(holders), heads=set(lines)))
+    unit.fetch(Wanted(holders=set(holders), heads=set(lines), newest=max(keys)))
     if any(unit.holders[key] is not None for key in holders) or len(set(holders)) < len(holders):
         return None
     states = [DELAYED if delay > 0 else READY for delay in delays]
     if lines:
         states = _behind_heads(unit, list(zip(numbers, ordering_keys, strict=True)), states)
+    newer = newer_keys(unit, keys, queues.values(), keep=changes.keep_ids)
+    keys = keys if newer is None else list(newer)
     try:
         rows.write_batch(Batch(keys, states, messages, queues, unit.now, columns))
     except KeyTaken:
         return None
     unit.changed_queues.update(numbers)
     landed = {state: Enqueued("stored", STATES[state], unit.now) for state in (READY, DELAYED, BLOCKED)}
-    return [landed[state] for state in states]
+    done = [landed[state] for state in states]
+    if newer is None:
+        return done
+    return [one._replace(id=rows.ids.id_of(key)) for one, key in zip(done, newer, strict=True)]
 
 
 def _is_empty(column: Sequence[object]) -> bool:

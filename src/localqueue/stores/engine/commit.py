@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from localqueue.stores.engine import arrivals, batch, leases
 from localqueue.stores.engine.dependencies import add_edges
+from localqueue.stores.engine.order import tell_ids, with_newer_ids
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed
+from localqueue.stores.port import Changes, Committed, Enqueued
 from localqueue.stores.wiring import Wiring
 
 
@@ -17,6 +18,13 @@ def apply(unit: Unit, changes: Changes) -> Committed:
     enqueued = batch.land(unit, changes)
     if enqueued is None:
         prefetch(unit, changes)
+        if changes.enqueue and (newer := with_newer_ids(unit, changes)) is not changes:
+            return tell_ids(_apply(unit, newer, None), newer)
+    return _apply(unit, changes, enqueued)
+
+
+def _apply(unit: Unit, changes: Changes, enqueued: list[Enqueued] | None) -> Committed:
+    if enqueued is None:
         wiring = Wiring()
         enqueued = arrivals.enqueue(unit, changes, wiring)
         add_edges(unit, changes.edges, wiring)
@@ -32,6 +40,7 @@ def prefetch(unit: Unit, changes: Changes) -> None:
     key_of = unit.rows.ids.key_of
     queues = {name: unit.rows.queue(name) for name in {message.queue for message in changes.enqueue}}
     wanted = Wanted(
+        newest=max((key_of(message.id) or 0 for message in changes.enqueue), default=0),
         keys={key_of(upstream) or 0 for message in changes.enqueue if message.after for upstream in message.after},
         holders={(queues[one.queue], one.dedupe_key) for one in changes.enqueue if one.dedupe_key is not None},
         heads={(queues[one.queue], one.ordering_key) for one in changes.enqueue if one.ordering_key is not None},

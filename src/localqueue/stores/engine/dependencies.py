@@ -29,6 +29,8 @@ def _upstream(unit: Unit, message_id: str, key: int | None, wiring: Wiring) -> R
     row = unit.row(key)
     if row is None and (message_id in wiring.dropped or unit.was_removed(key)):
         raise refusals.removed(message_id)
+    if row is None and key < unit.remembered_from:
+        raise refusals.forgotten(message_id)
     return row
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localqueue.events.event import PRUNED, PURGED, RENEWED
 from localqueue.stores import refusals
-from localqueue.stores.engine.port import A_PIECE, Wanted
+from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.row import DEAD, Row
 from localqueue.stores.engine.settlement import leave_delivery
 from localqueue.stores.engine.unit import Unit
@@ -43,10 +43,12 @@ def requeue(unit: Unit, name: str, ids: Sequence[str], delay: float) -> int:
     return _requeue_rows(unit, rows, delay, refuse=name)
 
 
-def requeue_dead(unit: Unit, queue: int, delay: float, until: float, behind: Behind) -> tuple[int, Behind | None]:
+def requeue_dead(
+    unit: Unit, queue: int, delay: float, until: float, behind: Behind, limit: int
+) -> tuple[int, Behind | None]:
     """Return a piece of the dead messages to delivery; how many, and behind which one the next piece begins."""
-    dead = unit.adopt(unit.rows.ended(queue, DEAD, until, behind, A_PIECE))
-    last = (dead[-1].ended_at or 0.0, dead[-1].key) if len(dead) == A_PIECE else None
+    dead = unit.adopt(unit.rows.ended(queue, DEAD, until, behind, limit))
+    last = (dead[-1].ended_at or 0.0, dead[-1].key) if len(dead) == limit else None
     return _requeue_rows(unit, dead, delay), last
 
 
@@ -81,27 +83,29 @@ def _requeue(unit: Unit, row: Row, delay: float) -> None:
     unit.land(row, unit.now + delay, expires_at, row.waiting_on)
 
 
-def cancel_run(unit: Unit, run_id: str) -> tuple[int, bool | None]:
-    """Cancel a piece of the live messages of a run, which takes no more; how many, and whether there may be others."""
-    rows = unit.adopt(unit.rows.cancel(run_id, unit.now))
+def cancel_run(unit: Unit, run_id: str, before: int, limit: int) -> tuple[int, int | None]:
+    """Cancel a piece of the live messages of a run, which takes no more; how many, and before which one the next piece
+    begins."""
+    rows = unit.adopt(unit.rows.cancel(run_id, unit.now, before, limit))
+    last = rows[-1].key if len(rows) == limit else None
     unit.look_behind([row for row in rows if row.holds_key])
     count = sum(leave_delivery(unit, row, Settle("", "", "cancel")) for row in rows)
-    return count, True if len(rows) == A_PIECE else None
+    return count, last
 
 
-def prune(unit: Unit, queue: int, state: int, until: float) -> tuple[int, bool | None]:
+def prune(unit: Unit, queue: int, state: int, until: float, limit: int) -> tuple[int, bool | None]:
     """Remove a piece of the messages that left delivery for a state until then; how many, and whether there may be
     others."""
-    rows = unit.adopt(unit.rows.ended(queue, state, until, (0.0, 0), A_PIECE))
+    rows = unit.adopt(unit.rows.ended(queue, state, until, (0.0, 0), limit))
     for row in rows:
         unit.delete(row, PRUNED)
-    return len(rows), True if len(rows) == A_PIECE else None
+    return len(rows), True if len(rows) == limit else None
 
 
-def purge(unit: Unit, queue: int, behind: int) -> tuple[int, int | None]:
+def purge(unit: Unit, queue: int, behind: int, limit: int) -> tuple[int, int | None]:
     """Remove a piece of the messages of a queue; how many, and behind which one the next piece begins."""
-    rows = unit.adopt(unit.rows.of_queue(queue, behind, A_PIECE))
-    last = rows[-1].key if len(rows) == A_PIECE else None
+    rows = unit.adopt(unit.rows.of_queue(queue, behind, limit))
+    last = rows[-1].key if len(rows) == limit else None
     heads = [row for row in rows if row.holds_key]
     for row in rows:
         if not row.holds_key:

@@ -16,8 +16,6 @@ from localqueue.stores.engine.row import Row
 from localqueue.stores.port import LeaseRequest, NewMessage, RecordWrite, StoredMessage
 from localqueue.stores.rules import Attempt
 
-A_PIECE = 5000  # messages that one transaction changes, of those that an operation concerns
-
 Key = tuple[int, str]  # a queue and a dedupe or ordering key in it
 
 
@@ -27,7 +25,8 @@ class Wanted:
 
     `keys` are messages by key, `holders` the live messages with these dedupe keys, `heads` the ready, delayed or
     inflight ones of these ordering keys, `behind` the first blocked one of each of these ordering keys whose key is
-    greater than the number, and `dependents` the messages that wait for these, with the edges that say so.
+    greater than the number, and `dependents` the messages that wait for these, with the edges that say so. `newest` is
+    the greatest key of the new messages that these heads are wanted for.
     """
 
     keys: set[int] = field(default_factory=set)
@@ -35,6 +34,7 @@ class Wanted:
     heads: set[Key] = field(default_factory=set)
     behind: dict[Key, int] = field(default_factory=dict)
     dependents: set[int] = field(default_factory=set)
+    newest: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.holders or self.heads or self.behind or self.dependents)
@@ -44,12 +44,14 @@ class Found(NamedTuple):
     """The rows that were wanted, in any order, perhaps some of them twice; edges as (upstream, dependent).
 
     `seen` are holders and heads that a claim or an ack may still change, because the store did not keep others from
-    them: it is enough to know that they are there. None of them has outlived its time.
+    them: it is enough to know that they are there. None of them has outlived its time. `newest` is the greatest key of
+    the blocked messages behind the wanted heads, or more, from a store that does not know that of a whole queue.
     """
 
     rows: Sequence[Row]
     edges: Sequence[tuple[int, int]] = ()
     seen: Sequence[Row] = ()
+    newest: int = 0
 
 
 class Run(NamedTuple):
@@ -117,7 +119,8 @@ class Writes:
     `attempts` are entries of the histories of messages, numbered; one that makes a history longer than `HISTORY_LIMIT`
     pushes out the oldest. Updates say all that can change of a row. Deletes take the content, the lease and the history
     of a message with them. `removed` are deleted messages that were not acked, and why. `freed` are upstreams whose
-    edges go, `forgotten` dependents whose edges go.
+    edges go, `forgotten` dependents whose edges go. Where there are any `removed`, the store forgets some of those with
+    keys before `remembered_from`, at least twice as many as come.
     """
 
     inserts: list[Insert] = field(default_factory=list)
@@ -125,6 +128,7 @@ class Writes:
     attempts: list[tuple[Row, int, Attempt]] = field(default_factory=list)
     updates: dict[int, Row] = field(default_factory=dict)
     removed: dict[int, str] = field(default_factory=dict)
+    remembered_from: int = 0
     deletes: dict[int, Row] = field(default_factory=dict)
     freed: list[int] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
@@ -134,7 +138,7 @@ class Writes:
 
     def any(self) -> bool:
         parts = (self.inserts, self.updates, self.deletes, self.edges, self.freed, self.runs, self.dropped, self.notes)
-        return any(parts)
+        return any(parts) or bool(self.removed)
 
     def run(self, run: Any) -> RunChange:
         return self.runs.setdefault(run, RunChange())
@@ -163,6 +167,10 @@ class Rows(Protocol):
     def queue_name(self, queue: int) -> str: ...
     def subscription_version(self, topic: int) -> int: ...
 
+    def newest(self, queues: Iterable[int]) -> int:
+        """The greatest key that a message of these queues ever had; 0 from a store that does not keep it, because its
+        commits do not wait for each other. It looks at the ordering keys instead (`Found.newest`)."""
+
     # rows
     def fetch(self, wanted: Wanted) -> Found: ...
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
@@ -190,15 +198,15 @@ class Rows(Protocol):
         """Messages that left delivery for a state until then, by the time they did and by key, behind one of these."""
 
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
-        """Messages of a queue in any state by key, behind this one."""
+        """Messages of a queue in any state: by key behind this one, or in an order in which those that are removed
+        are not looked at again. How many there are of other queues should not matter."""
 
     # runs
     def runs(self, names: Iterable[str]) -> Mapping[str, Run]:
         """Runs by name, made on first use. Nobody cancels them before this commit is done."""
 
-    def cancel(self, name: str, now: float) -> list[Row]:
-        """Have a run take no more messages; its live ones, the last that was put first, no more than
-        `A_PIECE` of them."""
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
+        """Have a run take no more messages; its live ones with a lower key, the last that was put first."""
 
     # writing
     def write(self, writes: Writes, now: float) -> None: ...

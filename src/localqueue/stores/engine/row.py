@@ -20,8 +20,17 @@ def to_json(value: Any) -> str | None:
     return None if value is None else json.dumps(value, separators=(",", ":"), default=str)
 
 
-def from_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+def from_json(text: str | None) -> dict[str, Any] | None:
+    """The object that a text is; ValueError for one that is none."""
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("a JSON text is nested too deeply") from None
+    if type(found) is not dict:
+        raise ValueError(f"a JSON text is no object but {type(found).__name__}")
+    return found
 
 
 class Before(NamedTuple):
@@ -33,6 +42,7 @@ class Before(NamedTuple):
     expires_at: float | None
     leased_until: float | None
     ended_at: float | None
+    position: float | None
 
     @property
     def due_at(self) -> float | None:
@@ -73,6 +83,7 @@ class Row:
     before: Before | None = None
     new: bool = False
     told: str | None = None  # the last event of its history that this commit wrote
+    position: float | None = None  # of a ready message whose place in the line is not when it became available
 
     @property
     def token(self) -> int | None:
@@ -93,7 +104,15 @@ class Row:
         return due is not None and due <= now
 
     def snapshot(self) -> Before:
-        return Before(self.state, self.attempts, self.available_at, self.expires_at, self.leased_until, self.ended_at)
+        return Before(
+            self.state,
+            self.attempts,
+            self.available_at,
+            self.expires_at,
+            self.leased_until,
+            self.ended_at,
+            self.position,
+        )
 
 
 def options_of(row: Row, message: NewMessage, now: float) -> dict[str, Any] | None:

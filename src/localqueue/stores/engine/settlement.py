@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from localqueue.errors import LeaseLost
 from localqueue.stores import rules
 from localqueue.stores.engine.dependencies import free_dependents
-from localqueue.stores.engine.row import BLOCKED, CANCELLED, DEAD, INFLIGHT, WAITING, Row, to_json
+from localqueue.stores.engine.row import BLOCKED, CANCELLED, DEAD, INFLIGHT, WAITING, Row
 from localqueue.stores.engine.unit import Unit
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.port import Settle
 
 
@@ -51,7 +52,7 @@ def leave_delivery(unit: Unit, row: Row, one: Settle) -> bool:
     """Release, dead-letter or cancel; whether there was something to it."""
     if row.state >= DEAD:
         return False
-    error = to_json(one.error)
+    error = error_text(one.error)
     if one.action == "release":
         if row.state in (WAITING, BLOCKED):
             return False
@@ -60,7 +61,7 @@ def leave_delivery(unit: Unit, row: Row, one: Settle) -> bool:
             _release(unit, row, one, error)
             return True
         after, event = DEAD, "dead_lettered"
-        error = error or to_json(rules.attempts_exhausted(used, "it was released"))
+        error = error or error_text(rules.attempts_exhausted(used, "it was released"))
     elif one.action == "dead-letter":
         after, event = DEAD, "dead_lettered"
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from localqueue.events.journal import JournalEvent
 from localqueue.stores import rules
-from localqueue.stores.engine import operations
+from localqueue.stores.engine import operations, pieces
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.row import CODE
 from localqueue.stores.engine.unit import Unit
@@ -17,10 +18,14 @@ from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
 
+_LARGEST_KEY = (1 << 63) - 1
+
 
 class EngineStore(Shell):
-    """A store whose commits the engine decides. What concerns many messages is done in pieces, a transaction each, so
-    that others come between."""
+    """A store whose commits the engine decides. One that has one writer at a time leaves others time to take their turn
+    between the pieces of an operation: longer than they wait before they ask again."""
+
+    _pause_between_pieces = 0.0
 
     def __init__(self, *, namespace: str, durability: str = "process", read_only: bool = False) -> None:
         super().__init__(namespace=namespace, durability=durability, read_only=read_only)
@@ -52,8 +57,9 @@ class EngineStore(Shell):
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]: ...
 
     def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
+        after = rules.entry_behind(after)
         number = None if queue is None else self._find_queue(queue)
-        return [] if queue is not None and number is None else self._events(max(after, 0), limit, number)
+        return [] if queue is not None and number is None else self._events(after, limit, number)
 
     def _settle_one(self, one: Settle) -> bool:
         return self._write(lambda unit: apply(unit, Changes(settle=(one,), strict=False)), [one.queue]).settled[0]
@@ -65,12 +71,15 @@ class EngineStore(Shell):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
-        def work(unit: Unit) -> float:
+    ) -> tuple[range, float]:
+        def work(unit: Unit) -> tuple[range, float]:
             unit.rows.write_records(records, unit.now)
             new = zip(map(self.ids.id_of, keys), payloads, strict=True)
-            apply(unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new]))
-            return unit.now
+            done = apply(
+                unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new])
+            ).enqueued
+            first = self.ids.key_of(done[0].id) if done and done[0].id is not None else None
+            return keys if first is None else range(first, first + len(keys)), unit.now
 
         return self._write(work)
 
@@ -84,9 +93,11 @@ class EngineStore(Shell):
             return 0
         if ids is not None:
             return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
-        return self._in_pieces(
-            queue, lambda unit, behind: operations.requeue_dead(unit, number, delay, until, behind), (0.0, 0)
-        )
+
+        def some(unit: Unit, behind: operations.Behind, limit: int) -> tuple[int, operations.Behind | None]:
+            return operations.requeue_dead(unit, number, delay, until, behind, limit)
+
+        return self._in_pieces(queue, some, (0.0, 0))
 
     def prune(self, queue: str, *, state: str, older_than: float, dry_run: bool = False) -> int:
         rules.check_ended(state)
@@ -97,27 +108,39 @@ class EngineStore(Shell):
             return 0
         if dry_run:
             return self._prunable(number, CODE[state], until)
-        return self._in_pieces(queue, lambda unit, _: operations.prune(unit, number, CODE[state], until), True)
+        ended = (number, CODE[state], until)
+        return self._in_pieces(queue, lambda unit, _, limit: operations.prune(unit, *ended, limit), True)
 
     def purge(self, queue: str) -> int:
         self._require_writable()
         number = self._find_queue(queue)
         if number is None:
             return 0
-        return self._in_pieces(queue, lambda unit, behind: operations.purge(unit, number, behind), 0)
+        return self._in_pieces(queue, lambda unit, behind, limit: operations.purge(unit, number, behind, limit), 0)
 
     def cancel_run(self, run_id: str) -> int:
-        return self._in_pieces(None, lambda unit, _: operations.cancel_run(unit, run_id), True)
+        return self._in_pieces(
+            None, lambda unit, before, limit: operations.cancel_run(unit, run_id, before, limit), _LARGEST_KEY
+        )
 
-    def _in_pieces(self, queue: str | None, work: Callable[[Unit, T], tuple[int, T | None]], first: T) -> int:
-        """How many messages were changed. A piece is told what the one before said, until that is None."""
-        count, behind = 0, first
+    def _in_pieces(self, queue: str | None, work: Callable[[Unit, T, int], tuple[int, T | None]], first: T) -> int:
+        """How many messages were changed. A piece is told what the one before said, until that is None, and how many
+        messages it may have."""
+        count, size, begun = 0, pieces.FIRST, 0.0
+        behind: T | None = first
+
+        def one(unit: Unit) -> tuple[int, T | None]:
+            nonlocal begun
+            begun = time.monotonic()
+            return work(unit, cast("T", behind), size)
+
         while True:
-            some, following = self._write(lambda unit, behind=behind: work(unit, behind), [queue] if queue else [])  # type: ignore[misc]
+            some, behind = self._write(one, [queue] if queue else [])
             count += some
-            if following is None:
+            if behind is None:
                 return count
-            behind = following
+            size = pieces.next_size(size, time.monotonic() - begun)
+            time.sleep(self._pause_between_pieces)
 
     def _set_subscription(self, topic: str, subscriber: str, wanted: bool) -> bool:
         return self._write(lambda unit: unit.rows.subscribe(unit.rows.queue(topic), subscriber, wanted), [topic])

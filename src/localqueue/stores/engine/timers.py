@@ -7,8 +7,9 @@ message), a bounded number at a time, so that no consumer pays for ten thousand 
 from __future__ import annotations
 
 from localqueue.stores import rules
-from localqueue.stores.engine.row import CODE, DEAD, INFLIGHT, Row, to_json
+from localqueue.stores.engine.row import CODE, DEAD, INFLIGHT, Row
 from localqueue.stores.engine.unit import Unit
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.port import STATES
 
 A_CLAIM = 500  # timers that one claim settles
@@ -64,7 +65,7 @@ def _fallen(unit: Unit, row: Row, max_attempts: int | None) -> rules.Fallen:
 
 def _settle(unit: Unit, row: Row, max_attempts: int | None) -> None:
     fallen = _fallen(unit, row, max_attempts)
-    error = to_json(fallen.error)
+    error = error_text(fallen.error)
     if fallen.event is not None:
         unit.remember(row, fallen.event, error)
     available_at = row.leased_until if row.state == INFLIGHT else row.available_at

@@ -40,6 +40,7 @@ class Unit:
         self._new_edges: dict[int, list[int]] = {}
         self._runs: dict[str, Run] = {}
         self.room = Room(self)
+        self.newest = 0  # the greatest key of the messages that are blocked behind the heads that were fetched
         self.settled: set[int] = set()  # queues none of whose timers has passed any more
 
     # loading
@@ -52,6 +53,7 @@ class Unit:
         if not wanted:
             return
         found = self.rows.fetch(wanted)
+        self.newest = max(self.newest, found.newest)
         self._known.update(dict.fromkeys(wanted.keys))
         self.holders.update(dict.fromkeys(wanted.holders))
         self.heads.update(dict.fromkeys(wanted.heads))
@@ -134,6 +136,17 @@ class Unit:
         self.writes.edges.append((upstream.key, dependent))
         self._new_edges.setdefault(upstream.key, []).append(dependent)
         self.touch(upstream)  # a claim may have passed it by while it was locked
+
+    @property
+    def remembered_from(self) -> int:
+        """The first key that a message which is gone is remembered by."""
+        return self.rows.ids.key_at(self.now - rules.REMEMBERED)
+
+    def remember_removed(self, key: int, why: str) -> None:
+        """Have nothing come after a message that went without being acked. For each, some that were remembered long
+        enough are forgotten."""
+        self.writes.removed[key] = why
+        self.writes.remembered_from = self.remembered_from
 
     def was_removed(self, key: int) -> bool:
         """Whether a message that is not there went without being acked."""
@@ -250,7 +263,7 @@ class Unit:
         self._change(row)
         before, held = row.state, row.holds_key
         row.state = state
-        row.leased_until = row.leased_at = row.leased_by = row.most = None
+        row.leased_until = row.leased_at = row.leased_by = row.most = row.position = None
         row.ended_at = self.now if state >= DEAD else None
         if available_at is not None:
             row.available_at = available_at
@@ -282,7 +295,7 @@ class Unit:
         self.writes.updates.pop(row.key, None)
         self.writes.deletes[row.key] = row
         if why != "acked":
-            self.writes.removed[row.key] = why
+            self.remember_removed(row.key, why)
         if row.waiting_on:
             self.writes.forgotten.append(row.key)
         self._known[row.key] = None

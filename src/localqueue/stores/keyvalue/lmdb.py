@@ -48,7 +48,7 @@ class LMDBRecords(Records[V]):
         self._opening = threading.Lock()
         self._closed = False
         self._environment: connection.Environment | None = None
-        if connection.is_there(self.path) or os.path.isfile(self.path):
+        if connection.is_there(self.path) or (os.path.lexists(self.path) and not os.path.isdir(self.path)):
             self._open()
 
     def find(self, key: str) -> tuple[V | None, Any]:

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from localqueue.stores import fork
 from localqueue.stores.address import require_path
 from localqueue.stores.keyvalue.port import VERSION, Kind, LockedRecords
-from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_parent, patiently
-from localqueue.stores.sqlite.errors import translate, translated
+from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_place, patiently
+from localqueue.stores.sqlite.errors import DRIVER, translate, translated
 from localqueue.stores.sqlite.schema import run_script
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class SQLiteRecords(LockedRecords[V]):
                 connection = self._open()
             try:
                 return read(connection.execute(statement, parameters))
-            except sqlite3.Error as error:
+            except DRIVER as error:
                 if self._closed:
                     raise self.kind.closed(self.path) from error
                 raise self.kind.reword(translate(error, self.path)) from error
@@ -112,7 +112,7 @@ class SQLiteRecords(LockedRecords[V]):
             raise self.kind.closed(self.path)
         with self.kind.worded(), translated(self.path):
             if self.path != ":memory:":
-                make_parent(self.path)
+                make_place(self.path)
             connection = connect(
                 self.path, durability=self._durability, timeout=self._timeout, recognise=self._recognise
             )

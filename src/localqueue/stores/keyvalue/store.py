@@ -6,6 +6,8 @@ A kind of store is a class with its `kind` and its own verbs; with each of the p
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -96,6 +98,10 @@ class InQueueStore(KeyedStore[V]):
         self.store = store
         self._records = QueueRecords(self.kind, store)
 
+    def now(self) -> float:
+        """The time by the clock of the queue store, which all hosts share."""
+        return self.store.now()
+
     def versioned(self, key: str) -> tuple[V | None, int]:
         """The record and its version, 0 when there is none."""
         return self._records.find(check_key(key))
@@ -113,6 +119,12 @@ class InQueueStore(KeyedStore[V]):
     def erase(self, key: str, *, expect: int | None = None) -> RecordWrite:
         """The deletion of a record, to put into a commit of the queue store."""
         return self._records.erase(check_key(key), expect=expect)
+
+
+def now_of(store: object) -> float:
+    """The time by which a store of records counts: that of its own clock if it has one, or else this machine's."""
+    now: Callable[[], float] = getattr(store, "now", time.time)
+    return now()
 
 
 def check_key(key: str) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from localqueue.stores.lmdb import check, errors
-from localqueue.stores.lmdb.connection import MAX_READERS, Environment
+from localqueue.stores.lmdb.connection import DATA_FILE, MAX_READERS, Environment
 from localqueue.stores.port import CheckReport
+from localqueue.stores.privacy import make_directory
 from localqueue.stores.publication import published, require_sound
 
 
 def backup(source: Environment, path: str) -> None:
     """Copy a snapshot and verify the copy, before it gets its name."""
     with published(path) as unfinished:
-        unfinished.mkdir()
+        make_directory(unfinished)
         try:
-            source.copy(str(unfinished))
+            source.copy(str(unfinished / DATA_FILE))
         except (source.driver.Error, OSError) as error:
             raise errors.translate(error, str(unfinished)) from error
         require_sound(_check(source, unfinished), path)

@@ -18,6 +18,7 @@ import fcntl
 import mmap
 import os
 import random
+import stat
 import threading
 import time
 import weakref
@@ -26,11 +27,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from localqueue.errors import QueueStoreError, QueueStoreFullError
+from localqueue.errors import QueueStoreCorruptError, QueueStoreError, QueueStoreFullError
 from localqueue.stores import refusals
-from localqueue.stores.lmdb import errors
+from localqueue.stores.lmdb import errors, pages, space
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.writer import Writer
+from localqueue.stores.port import Compacted
+from localqueue.stores.privacy import FILE, make_directory, make_file
+from localqueue.stores.room import Disk, Room
 from localqueue.stores.wake import Wake
 
 if TYPE_CHECKING:
@@ -40,12 +44,15 @@ T = TypeVar("T")
 
 LARGEST_MAP = 1 << 40
 MAX_READERS = 1024
+DATA_FILE = "data.mdb"
 LOCK_FILE = "write.lock"
 
 _abandoned: list[object] = []
 
+_LMDBS_OWN = 1 << 16  # bytes, about: what holds the numbers of the free pages
+
 _FIRST_PAUSE = 0.00005
-_LONGEST_PAUSE = 0.002
+LONGEST_PAUSE = 0.002
 _OPEN_TIMEOUT = 15.0
 
 
@@ -90,6 +97,10 @@ class Gate:
             self.open()
 
 
+class _Replaced(Exception):
+    """There is another file in the place of the one that is open."""
+
+
 class Environment:
     """The open environment of one directory. Strongest durability of its stores wins: once synced, always synced."""
 
@@ -102,7 +113,7 @@ class Environment:
         self.closed = False
         self._map_size = -(-map_size // mmap.PAGESIZE) * mmap.PAGESIZE
         self._handle: Any = None
-        self._data_file = os.path.join(path, "data.mdb")
+        self._data_file = os.path.join(path, DATA_FILE)
         self._lock_file = -1
         self._listed = True  # whether reads are entered in the table of readers
         self._make_locks()
@@ -111,6 +122,7 @@ class Environment:
         self._opening = threading.Lock()
         self.gate = Gate()
         self.writer = Writer(self)
+        self.room = Room(self.path, self._measure_room)
         self.wake = Wake(lambda _queues: self.last_transaction())
 
     # the handle
@@ -129,18 +141,25 @@ class Environment:
 
     def _open(self) -> None:
         try:
+            self._require_whole()
             if self.writing:
-                Path(self.path).mkdir(parents=True, exist_ok=True)
+                make_directory(self.path)
+                for name in (LOCK_FILE, "lock.mdb") if os.path.exists(self._data_file) else (LOCK_FILE,):
+                    make_file(os.path.join(self.path, name), like=self._data_file)
+            self._inode = self._current_inode()
             self._listed = self.writing or os.access(Path(self.path, "lock.mdb"), os.W_OK)
             self._lock_file = self._open_lock_file()
+            if self.writing and not is_there(self.path):
+                self._lock(_OPEN_TIMEOUT, self._lock_file)  # nobody looks at a file that is half made
             while self._handle is None:
                 with suppress(self.driver.MapResizedError):  # another process has grown it while it was opened
                     self._handle = self.driver.open(
                         self.path, map_size=self._map_size, sync=self.sync, meminit=False, max_dbs=0,
                         max_readers=MAX_READERS, readonly=not self.writing, create=self.writing, lock=self._listed,
+                        mode=FILE,
                     )  # fmt: skip
-            self._handle.reader_check()  # frees the slots of processes that were killed
-            self._cover_end()
+            self.unlock()
+            self._handle.reader_check()
         except BaseException as error:
             self._close_handle()
             if isinstance(error, (FileExistsError, NotADirectoryError)):
@@ -152,30 +171,30 @@ class Environment:
                 raise errors.translate(error, self.path) from error
             raise
 
+    def _current_inode(self) -> int | None:
+        try:
+            return os.stat(self._data_file).st_ino
+        except FileNotFoundError:
+            return None
+
     def _open_lock_file(self) -> int:
         """-1 where nobody has written yet, and this is not the one who may."""
         path = Path(self.path, LOCK_FILE)
         if self.writing:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if path.exists() else -1
 
-    def _cover_end(self) -> None:
-        """Make the file as long as LMDB believes it is.
-
-        Pages at the end that were freed before they were written may be missing, and do no harm. But if the file was
-        cut, reading what is lost would kill the process (SIGBUS); a hole reads as zeros, which is reported as damage.
-        """
-        if self._missing_bytes() > 0 and os.access(self._data_file, os.W_OK):
-            self._lock(_OPEN_TIMEOUT, self._lock_file)
-            try:
-                if self._missing_bytes() > 0:
-                    os.truncate(self._data_file, os.path.getsize(self._data_file) + self._missing_bytes())
-            finally:
-                self.unlock()
-
-    def _missing_bytes(self) -> int:
-        pages = self._handle.info()["last_pgno"] + 1
-        return int(pages * self._handle.stat()["psize"] - os.path.getsize(self._data_file))
+    def _require_whole(self) -> None:
+        """Once more under the lock, where no commit of another process is half written."""
+        try:
+            pages.require_whole(self._data_file)
+        except QueueStoreCorruptError:
+            lock_file = Path(self.path, LOCK_FILE)
+            if not lock_file.is_file():
+                raise
+            with lock_file.open("rb") as lock:
+                self._lock(_OPEN_TIMEOUT, lock.fileno(), fcntl.LOCK_SH)
+                pages.require_whole(self._data_file)
 
     def _close_handle(self) -> None:
         if self._handle is not None:
@@ -211,6 +230,9 @@ class Environment:
             except self.driver.MapResizedError:
                 with self.writer.lock:
                     self.adopt_size()
+            except _Replaced:
+                with self.writer.lock:
+                    self.drop_handle()
             except self.driver.Error as error:
                 raise errors.translate(error, self.path) from error
 
@@ -227,6 +249,8 @@ class Environment:
         lock_file = self._open_lock_file()
         try:
             self._lock(_OPEN_TIMEOUT, lock_file, fcntl.LOCK_SH)
+            if self._current_inode() != self._inode:
+                raise _Replaced
             with handle.begin() as txn:
                 return work(txn)
         finally:
@@ -238,9 +262,33 @@ class Environment:
         with self.gate:
             return int(self.handle().info()["last_txnid"])
 
-    def copy(self, path: str) -> None:
+    def _measure_room(self) -> int:
+        """How many bytes can be put: into pages that are free, and into what the disk has beside what is kept."""
         with self.gate:
-            self.handle().copy(path, compact=True)
+            handle = self.handle()
+            stat, pages = handle.stat(), handle.info()["last_pgno"] + 1
+        free = (pages - stat["branch_pages"] - stat["leaf_pages"] - stat["overflow_pages"]) * stat["psize"]
+        disk = Disk.of(self.path, pages * stat["psize"])
+        return int(max(free - _LMDBS_OWN, 0) + max(disk.free - disk.kept, 0))
+
+    def copy(self, path: str) -> None:
+        """Into a new file."""
+        with self.gate, open(path, "xb", opener=lambda name, flags: os.open(name, flags, FILE)) as file:
+            self.handle().copyfd(file.fileno(), compact=True)
+
+    def compact(self, timeout: float) -> Compacted:
+        """Put a copy without free pages in the place of the file, while nobody has it open."""
+        with self.writer.lock, self.gate.shut():
+            self.handle()
+            lock_file = self._open_lock_file()
+            try:
+                self._lock(timeout, lock_file)
+                self._close_handle()
+                return space.compact(self.driver, self.path, self._data_file)
+            except (self.driver.Error, OSError) as error:
+                raise errors.translate(error, self.path) from error
+            finally:
+                os.close(lock_file)
 
     def abort(self, txn: Any) -> None:
         """Undo a write transaction. The driver first waits until no call of another thread is under way, which a stream
@@ -253,10 +301,17 @@ class Environment:
         with self.gate.shut():
             self._close_handle()
 
+    def forget_dead_readers(self) -> int:
+        """Strike processes that were killed from the table of readers: what they read is reused for nobody else. With
+        the writer's lock held. How many reads they had under way."""
+        return int(self.handle().reader_check())
+
     # the size of the map; only with the writer's lock held and no write transaction open
 
     def grow(self) -> None:
-        """Double the map, because a transaction did not fit into it."""
+        """Double the map, because a transaction did not fit into it, unless that was for a reader that is dead."""
+        if self.forget_dead_readers():
+            return
         with self.gate.shut():
             size = self.handle().info()["map_size"]
             if size >= LARGEST_MAP:
@@ -308,7 +363,7 @@ class Environment:
                 if now >= deadline:
                     raise errors.locked(self.path) from error
             time.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
 
     # forking
 
@@ -375,9 +430,12 @@ def _release(environment: Environment) -> None:
 def is_there(path: str) -> bool:
     """Whether a store was ever made in this directory."""
     try:
-        return os.path.getsize(os.path.join(path, "data.mdb")) > 0
+        found = os.stat(os.path.join(path, DATA_FILE))
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:  # of which opening it says more
+        return True
+    return found.st_size > 0 or not stat.S_ISREG(found.st_mode)
 
 
 def _before_fork() -> None:

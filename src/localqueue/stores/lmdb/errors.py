@@ -44,6 +44,10 @@ _NO_ROOM_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_ROOM = tuple(os.strerror(code) for code in _NO_ROOM_CODES)
 
 
+def is_full(error: Exception) -> bool:
+    return getattr(error, "errno", None) in _NO_ROOM_CODES or any(text in str(error) for text in _NO_ROOM)
+
+
 def translate(error: Exception, path: str) -> QueueStoreError:
     """A driver's error (or one of the operating system while opening) as a store error that says the way out."""
     name = type(error).__name__
@@ -53,7 +57,7 @@ def translate(error: Exception, path: str) -> QueueStoreError:
         return locked(path)
     if code in (errno.EACCES, errno.EPERM, errno.EROFS) or os.strerror(errno.EROFS) in str(error):
         name = "ReadonlyError"
-    elif code in _NO_ROOM_CODES or any(text in str(error) for text in _NO_ROOM):
+    elif is_full(error):
         name = "MapFullError"
     kind, meaning = _MEANING.get(name, (QueueStoreError, "failed"))
     return kind(f"{where} {meaning} ({error})", path=path)

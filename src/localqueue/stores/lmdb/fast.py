@@ -11,7 +11,8 @@ from localqueue.errors import LeaseLost
 from localqueue.events.event import ACKED, DROPPED, ENQUEUED, RELEASED
 from localqueue.stores import rules
 from localqueue.stores.engine.port import Note
-from localqueue.stores.engine.row import CODE, DELAYED, READY, Row, from_json, to_json
+from localqueue.stores.engine.row import CODE, DELAYED, READY, Row, from_json
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.lmdb import keys
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.schema import pack_content, pack_plain
@@ -35,12 +36,15 @@ def put_one(rows: LMDBRows, name: str, payload: Payload, codec: str | None) -> t
     """Store a message without options under a new id."""
     now, put, ids = rows.now, rows.txn.put, rows.ids
     queue = rows.queue(name)
-    packed, key = pack_plain(queue, now), ids.reserve()
-    while not put(keys.message(key), packed, overwrite=False):  # another process minted the same key
-        key = ids.reserve()
+    row = rows.queue_row(queue)
+    position = row.place(0, now)
+    packed, key = pack_plain(queue, now, position), ids.reserve(1, row.newest)
+    while not put(keys.message(key), packed, overwrite=False):  # a message of another queue has it
+        key = ids.reserve(1, row.newest)
+    row.newest = key
     put(keys.one(keys.CONTENTS, key), pack_content(payload, codec, None))
-    put(keys.ready(queue, 0, now, key), b"")
-    rows.queue_row(queue).counts[READY] += 1
+    put(keys.ready(queue, 0, position, key), b"")
+    row.counts[READY] += 1
     rows.changed.add(queue)
     message_id = ids.id_of(key)
     if rows.journalled:
@@ -71,6 +75,10 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
     landed = rules.landing(now=now, available_at=available_at, expires_at=expires_at, key_busy=busy)
     if landed == EXPIRED:
         return None
+    if key <= (newest := rows.queue_row(queue).newest):
+        if changes.keep_ids or get(keys.message(key)) is not None:
+            return None
+        key = rows.ids.reserve(1, newest)
     if oldest is not None:
         _drop(rows, oldest)
     row = Row(key, queue, CODE[landed], message.priority, created_at, available_at, 0, expires_at)
@@ -79,7 +87,8 @@ def put(rows: LMDBRows, changes: Changes) -> Committed | None:
     if rows.journalled:
         rows.note([Note(ENQUEUED, row, 0, message=message)])
     rows.changed.add(queue)
-    return Committed([Enqueued("stored", landed, now)])
+    new_id = rows.ids.id_of(key)
+    return Committed([Enqueued("stored", landed, now, id=None if new_id == message.id else new_id)])
 
 
 def _is_full(rows: LMDBRows, queue: int, limit: Limit) -> bool:
@@ -100,6 +109,7 @@ def _oldest(rows: LMDBRows, queue: int) -> Row | None:
 def _drop(rows: LMDBRows, row: Row) -> None:
     rows.delete(row, row)
     rows.txn.put(keys.one(keys.REMOVED, row.key), b"")
+    rows.forget_removed(2, rows.ids.key_at(rows.now - rules.REMEMBERED))
     rows.queue_row(row.queue).dropped += 1
     if rows.journalled:
         rows.note([Note(DROPPED, row, row.attempts)])
@@ -168,7 +178,7 @@ def _is_outlived(rows: LMDBRows, row: Row) -> bool:
 
 
 def _release(rows: LMDBRows, row: Row, one: Settle) -> Note:
-    now, error = rows.now, to_json(one.error)
+    now, error = rows.now, error_text(one.error)
     note = Note(RELEASED, row, row.attempts, row.leased_by, row.leased_at, error or row.last_error)
     row.before = row.snapshot()
     row.history += 1

@@ -6,11 +6,11 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 
 from localqueue.events.event import ENQUEUED
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
-from localqueue.stores import rules
+from localqueue.stores import retention
 from localqueue.stores.engine.port import Note
 from localqueue.stores.engine.row import Row, from_json, options_of, to_json
 from localqueue.stores.lmdb import keys, schema
@@ -58,7 +58,7 @@ def append(reads: Reads, switch: Switch, notes: Sequence[Note]) -> None:
         lengths, texts = schema.pack_texts(note.leased_by, text)
         switch.last += 1
         fixed = _ENTRY.pack(LAYOUT, JOURNAL_CODES[note.type], row.queue, row.key, now, attempt, *lengths)
-        reads.txn.put(keys.entry(keys.JOURNAL, reads.namespace, switch.last), fixed + texts + content)
+        reads.txn.put(_place(reads, switch.last), fixed + texts + content)
     switch.write(reads)
     if switch.keep_seconds is not None or switch.keep_events is not None:
         _let_go(reads, switch, 2 * len(notes) + _SPARE)
@@ -70,24 +70,42 @@ def _options(row: Row, message: NewMessage, now: float) -> str | None:
 
 
 def _let_go(reads: Reads, switch: Switch, most: int) -> None:
-    first = switch.last - (switch.keep_events or switch.last) + 1
-    since = reads.now - (rules.NEVER if switch.keep_seconds is None else switch.keep_seconds)
-    _delete(reads, (key for key, number, at in islice(_times(reads), most) if number < first or at < since))
+    def time_of(number: int) -> float | None:
+        entry = reads.txn.get(_place(reads, number))
+        return None if entry is None else _at(entry)
+
+    gone = retention.beyond(
+        list(islice(_times(reads), most)),
+        time_of,
+        last=switch.last,
+        now=reads.now,
+        keep_seconds=switch.keep_seconds,
+        keep_events=switch.keep_events,
+    )
+    _delete(reads, gone)
 
 
-def _times(reads: Reads) -> Iterator[tuple[bytes, int, float]]:
-    """Where each entry lies, its number and its time."""
-    entries = keys.walk(reads.txn, keys.within(keys.JOURNAL, reads.namespace))
-    return ((key, keys.last_number(key), _ENTRY.unpack_from(value)[4]) for key, value in entries)
+def _place(reads: Reads, number: int) -> bytes:
+    return keys.entry(keys.JOURNAL, reads.namespace, number)
 
 
-def _delete(reads: Reads, entries: Iterable[bytes]) -> int:
-    return sum(map(reads.txn.delete, list(entries)))
+def _at(entry: bytes) -> float:
+    at: float = _ENTRY.unpack_from(entry)[4]
+    return at
+
+
+def _times(reads: Reads, after: int = 0) -> Iterator[tuple[int, float]]:
+    """The number and the time of each entry behind one."""
+    entries = keys.walk(reads.txn, keys.within(keys.JOURNAL, reads.namespace), _place(reads, after + 1))
+    return ((keys.last_number(key), _at(value)) for key, value in entries)
+
+
+def _delete(reads: Reads, numbers: Iterable[int]) -> int:
+    return sum(reads.txn.delete(_place(reads, number)) for number in numbers)
 
 
 def events(reads: Reads, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
-    table, namespace = keys.JOURNAL, reads.namespace
-    entries = keys.walk(reads.txn, keys.within(table, namespace), keys.entry(table, namespace, after + 1))
+    entries = keys.walk(reads.txn, keys.within(keys.JOURNAL, reads.namespace), _place(reads, after + 1))
     wanted = (entry for entry in entries if queue is None or _ENTRY.unpack_from(entry[1])[2] == queue)
     return [_event(reads, key, value) for key, value in islice(wanted, limit)]
 
@@ -110,9 +128,12 @@ def _event(reads: Reads, key: bytes, value: bytes) -> JournalEvent:
 
 def span(reads: Reads) -> tuple[int, int]:
     last = Switch.read(reads).last
-    return next((number for _, number, _ in _times(reads)), last + 1), last
+    return next((number for number, _ in _times(reads)), last + 1), last
 
 
-def prune(reads: Reads, until: float, through: int | None) -> int:
-    entries = takewhile(lambda entry: through is None or entry[1] <= through, _times(reads))
-    return _delete(reads, (key for key, _, at in entries if at <= until))
+def prune(reads: Reads, until: float, through: int | None, behind: int, limit: int) -> tuple[int, int | None]:
+    """Look at a piece of the entries and remove the old ones; how many, and behind which one the next piece begins."""
+    looked = list(islice(_times(reads, behind), limit))
+    wanted = (number for number, at in looked if at <= until and (through is None or number <= through))
+    following = looked[-1][0] if len(looked) == limit and (through is None or looked[-1][0] < through) else None
+    return _delete(reads, wanted), following

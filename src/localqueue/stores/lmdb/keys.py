@@ -102,6 +102,11 @@ def last_number(key: bytes) -> int:
     return int.from_bytes(key[-8:], "big")
 
 
+def first_number(key: bytes) -> int:
+    """The number behind the table."""
+    return int.from_bytes(key[1:9], "big")
+
+
 def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
@@ -193,12 +198,19 @@ def walk_keys(txn: Txn, prefix: bytes, start: bytes | None = None) -> Iterator[b
     return (key for key, _ in walk(txn, prefix, start))
 
 
-def next_number(txn: Txn, table: bytes, size: int) -> int:
-    """One more than the highest number in a table whose keys are numbers of `size` bytes."""
+def walk_keys_back(txn: Txn, prefix: bytes, end: bytes) -> Iterator[bytes]:
+    """Keys that begin with `prefix`, descending, those before `end`."""
     cursor = txn.cursor()
     try:
-        found = cursor.prev() if cursor.set_range(bytes([table[0] + 1])) else cursor.last()
-        key = cursor.key() if found else b""
-        return int.from_bytes(key[1 : 1 + size], "big") + 1 if key[:1] == table else 1
+        found = cursor.prev() if cursor.set_range(end) else cursor.last()
+        while found and (key := cursor.key()).startswith(prefix):
+            yield key
+            found = cursor.prev()
     finally:
         cursor.close()
+
+
+def next_number(txn: Txn, table: bytes, size: int) -> int:
+    """One more than the highest number in a table whose keys are numbers of `size` bytes."""
+    last = next(walk_keys_back(txn, table, bytes([table[0] + 1])), b"")
+    return int.from_bytes(last[1 : 1 + size], "big") + 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING
 
 from localqueue.errors import IdTaken
 from localqueue.events.event import LEASED
 from localqueue.stores import refusals, rules
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Note, Run, Wanted, Writes
-from localqueue.stores.engine.row import DEAD, INFLIGHT, READY, Before, Row
+from localqueue.stores.engine.port import Batch, Found, Note, Run, Wanted, Writes
+from localqueue.stores.engine.row import DEAD, DELAYED, ENDINGS, INFLIGHT, READY, WAITING, Before, Row
 from localqueue.stores.lmdb import journal, keys, schema
 from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.reads import Reads
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
 
 _LARGEST = 1 << 63
+_SPREAD = 2654435761  # a prime, to look at another place each time
+_RUNS_A_LOOK = 4
 
 
 class LMDBRows(Reads):
@@ -63,6 +65,9 @@ class LMDBRows(Reads):
             self.txn.put(keys.within(keys.QUEUES, queue), QueueRow(queue, name).pack())
             self.new_queues[name] = queue
         return queue
+
+    def newest(self, queues: Iterable[int]) -> int:
+        return max((self.queue_row(queue).newest for queue in queues), default=0)
 
     def subscription_version(self, topic: int) -> int:
         return self.queue_row(topic).subscriptions
@@ -123,7 +128,19 @@ class LMDBRows(Reads):
         return list(self.rows(islice(self.ended_by(queue, state, until, behind), limit)))
 
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
-        return list(islice(self.by_key(queue, after=behind), limit))
+        """By the indexes that have them, since none has all: a walk over the messages would pass those of other queues.
+        What is blocked or waits comes before what would set it free."""
+        within = [keys.within(keys.BLOCKED, queue), keys.within(keys.READY, queue)]
+        within += [keys.of_state(keys.DUE, queue, state) for state in (INFLIGHT, DELAYED)]
+        within += [keys.of_state(keys.ENDED, queue, state) for state in ENDINGS]
+        found = (keys.last_number(key) for prefix in within for key in keys.walk_keys(self.txn, prefix))
+        waiting = self._waiting(queue) if self.queue_row(queue).counts[WAITING] else iter(())
+        return list(islice(chain(waiting, self.rows(found)), limit))
+
+    def _waiting(self, queue: int) -> Iterator[Row]:
+        edges = keys.walk_keys(self.txn, keys.UPSTREAMS)
+        dependents = (number for number, _ in groupby(edges, keys.first_number))
+        return (row for row in self.rows(dependents) if row.queue == queue and row.state == WAITING)
 
     # runs
 
@@ -132,20 +149,35 @@ class LMDBRows(Reads):
         for name in names:
             run = self.find_run(name)
             if run is None:
-                run = RunRow(keys.next_number(self.txn, keys.RUNS, 8), name)
+                run = RunRow(keys.next_number(self.txn, keys.RUNS, 8), name, touched_at=self.now)
                 self.txn.put(keys.named(keys.RUN_IDS, self.namespace, name), keys.number(run.id))
                 self._save_run(run)
+                self._forget_runs(run.id)
             found[name] = Run(run.id, run.cancelled_at is not None)
         return found
 
-    def cancel(self, name: str, now: float) -> list[Row]:
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
         run = self.find_run(name)
         if run is None:
             return []
         if run.cancelled_at is None:
             self._save_run(run._replace(cancelled_at=now))
-        rows = self.rows(reversed(list(self.run_keys(run.id))))
-        return list(islice((row for row in rows if row.state < DEAD), A_PIECE))
+        members, end = keys.one(keys.RUN_MEMBERS, run.id), keys.pair(keys.RUN_MEMBERS, run.id, before)
+        rows = self.rows(map(keys.last_number, keys.walk_keys_back(self.txn, members, end)))
+        return list(islice((row for row in rows if row.state < DEAD), limit))
+
+    def _forget_runs(self, newest: int) -> None:
+        """Look at some runs, each time at others, and forget those that nobody has touched for long and that have no
+        message any more."""
+        start = newest * _SPREAD % newest + 1
+        for key in list(islice(keys.walk_keys(self.txn, keys.RUNS, keys.one(keys.RUNS, start)), _RUNS_A_LOOK)):
+            run = self.run_row(keys.last_number(key))
+            mine = keys.named(keys.RUN_IDS, self.namespace, run.name)
+            if run.touched_at >= self.now - rules.KNOWN or self.txn.get(mine) != keys.number(run.id):
+                continue
+            if next(iter(self.run_keys(run.id)), None) is None:
+                self.txn.delete(key)
+                self.txn.delete(mine)
 
     def _save_run(self, run: RunRow) -> None:
         self.txn.put(keys.one(keys.RUNS, run.id), RUN.pack(*run[1:]))
@@ -169,16 +201,23 @@ class LMDBRows(Reads):
             put(keys.pair(keys.UPSTREAMS, dependent, upstream), b"")
         for number in writes.removed:
             put(keys.one(keys.REMOVED, number), b"")
+        self.forget_removed(2 * len(writes.removed), writes.remembered_from)
         for upstream, dependent in self._dependents(writes.freed) + self.upstreams(writes.forgotten):
             delete(keys.pair(keys.DEPENDENTS, upstream, dependent))
             delete(keys.pair(keys.UPSTREAMS, dependent, upstream))
         for number, change in writes.runs.items():
             run = self.run_row(number)
-            self._save_run(run._replace(total=run.total + change.total, done=run.done + change.done))
+            total, done = run.total + change.total, run.done + change.done
+            self._save_run(run._replace(total=total, done=done, touched_at=now))
         for queue, count in writes.dropped.items():
             self.queue_row(queue).dropped += count
         if self.journalled:
             self.note(writes.notes)
+
+    def forget_removed(self, count: int, remembered_from: int) -> None:
+        for key in list(islice(keys.walk_keys(self.txn, keys.REMOVED), count)):
+            if keys.last_number(key) < remembered_from:
+                self.txn.delete(key)
 
     def write_batch(self, batch: Batch) -> None:
         for row, message in batch.inserts():
@@ -193,7 +232,12 @@ class LMDBRows(Reads):
         put = self.txn.put
         if not -_LARGEST <= row.priority < _LARGEST:
             raise OverflowError(f"priority must fit 64 bits, not {row.priority}")
-        due_at = row.due_at
+        due_at, queue = row.due_at, self.queue_row(row.queue)
+        if row.state == READY and message.past is None:
+            position = queue.place(row.key, row.available_at)
+            row.position = None if position == row.available_at else position
+        elif row.key > queue.newest:
+            queue.newest = row.key
         if not put(keys.message(row.key), pack_row(row, due_at), overwrite=False):
             raise IdTaken(f"message id {self.ids.id_of(row.key)} is in use")
         put(keys.one(keys.CONTENTS, row.key), schema.pack_content(message.payload, message.codec, message.headers))
@@ -202,7 +246,6 @@ class LMDBRows(Reads):
         if message.past is not None:
             for n, attempt in enumerate(rules.attempts_of(message.past.history), 1):
                 self.remember(row.key, n, attempt)
-        queue = self.queue_row(row.queue)
         queue.counts[row.state] += 1
         if due_at is not None:
             queue.due_by(due_at)
@@ -275,6 +318,8 @@ class LMDBRows(Reads):
             return []
         if request.leased_by is not None and request.counted:
             worker = self.worker_row(queue, request.leased_by)
+            if not worker.leases:
+                self._forget_names(queue)
             self.save_worker(queue, worker._replace(leases=worker.leases + len(rows)))
         if self.journalled:
             self.note([Note(LEASED, row, row.attempts, row.leased_by) for row in rows])
@@ -311,7 +356,17 @@ class LMDBRows(Reads):
 
     def heartbeat(self, queue: int, worker: str, leases: int) -> None:
         row = self.worker_row(queue, worker)
+        if row.last_seen is None:
+            for other in list(self.worker_rows(queue)):
+                if not other.paused and other.last_seen is not None and other.last_seen < self.now - rules.KNOWN:
+                    self.txn.delete(keys.named(keys.WORKERS, queue, other.name))
         self.save_worker(queue, row._replace(leases=row.leases + leases, last_seen=self.now))
+
+    def _forget_names(self, queue: int) -> None:
+        """Of workers that never sent a heartbeat, if there are many."""
+        names = [other.name for other in self.worker_rows(queue) if other.last_seen is None and not other.paused]
+        for name in names if len(names) >= rules.NAMES else ():
+            self.txn.delete(keys.named(keys.WORKERS, queue, name))
 
     def clear(self, queue: int) -> None:
         for worker in self.worker_rows(queue):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,18 +27,40 @@ from localqueue.stores.port import STATES, Payload
 
 MAGIC = b"localqueue queue"
 LAYOUT = 1
+QUEUE_LAYOUT = 2
 
-#: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
-MIGRATIONS: list[Callable[[Txn], None]] = []
 
 _NONE = math.nan  # stands for None in a float field; no time is ever NaN
 _META = struct.Struct(">16sI")
 _NAMESPACE = struct.Struct(">IQ")
 _MESSAGE = struct.Struct("<BBBIqIIIIiQ7d4i")
 _CONTENT = struct.Struct("<BBii")
-_QUEUE = struct.Struct("<BB8qdqq")
+_OLD_QUEUE = struct.Struct("<BB8qdqq")
+_QUEUE = struct.Struct("<BB8qdqqqd")
+_OLD_RUN = struct.Struct("<BQQd")
 _RECORD = struct.Struct("<BQdI")
 _TIME = struct.Struct("<d")
+
+
+def _keep_newest(txn: Txn) -> None:
+    """A queue knows the greatest key that one of its messages ever had."""
+    newest: dict[int, int] = {}
+    for key, value in keys.walk(txn, keys.MESSAGES):
+        newest[queue_of(value)] = keys.last_number(key)
+    for key, value in list(keys.walk(txn, keys.QUEUES)):
+        _, *numbers = _OLD_QUEUE.unpack_from(value)
+        fixed = _QUEUE.pack(QUEUE_LAYOUT, *numbers, newest.get(keys.last_number(key), 0), 0.0)
+        txn.put(key, fixed + value[_OLD_QUEUE.size :])
+
+
+def _date_runs(txn: Txn) -> None:
+    """A run knows when something of it was last changed."""
+    for key, value in list(keys.walk(txn, keys.RUNS)):
+        txn.put(key, value[: _OLD_RUN.size] + _TIME.pack(time.time()) + value[_OLD_RUN.size :])
+
+
+#: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
+MIGRATIONS: list[Callable[[Txn], None]] = [_keep_newest, _date_runs]
 
 
 # the mark and the namespaces
@@ -153,11 +176,12 @@ def pack_row(row: Row, due_at: float | None) -> bytes:
         or row.last_error is not None
     ):
         lengths, texts = pack_texts(row.leased_by, row.ordering_key, row.dedupe_key, row.last_error)
+    since = row.position if row.state == READY else row.leased_at
     fixed = _MESSAGE.pack(
         LAYOUT, row.state, row.dependents > 0, row.queue, row.priority, row.attempts, row.forgiven, row.waiting_on,
         row.history, -1 if row.most is None else row.most, row.run or 0, row.available_at, row.created_at,
         _NONE if due_at is None else due_at,
-        _NONE if row.leased_at is None else row.leased_at,
+        _NONE if since is None else since,
         _NONE if row.expires_at is None else row.expires_at,
         _NONE if row.failed_at is None else row.failed_at,
         _NONE if row.ended_at is None else row.ended_at,
@@ -166,15 +190,15 @@ def pack_row(row: Row, due_at: float | None) -> bytes:
     return fixed + texts
 
 
-def pack_plain(queue: int, now: float) -> bytes:
+def pack_plain(queue: int, now: float, position: float) -> bytes:
     """The row of a message that was put without options."""
-    times = (now, now, _NONE, _NONE, _NONE, _NONE, _NONE)
+    times = (now, now, _NONE, _NONE if position == now else position, _NONE, _NONE, _NONE)
     return _MESSAGE.pack(LAYOUT, READY, False, queue, 0, 0, 0, 0, 0, -1, 0, *times, -1, -1, -1, -1)
 
 
 def unpack_row(key: int, value: bytes) -> Row:
     (layout, state, dependents, queue, priority, attempts, forgiven, waiting_on, history, most, run, available_at,
-     created_at, due_at, leased_at, expires_at, failed_at, ended_at, *lengths,
+     created_at, due_at, since, expires_at, failed_at, ended_at, *lengths,
      ) = _MESSAGE.unpack_from(value)  # fmt: skip
     if layout != LAYOUT:
         require_layout(layout, "message")
@@ -183,12 +207,14 @@ def unpack_row(key: int, value: bytes) -> Row:
         None if expires_at != expires_at else expires_at,
         None if ended_at != ended_at else ended_at,
         due_at if state == INFLIGHT else None,
-        None if leased_at != leased_at else leased_at,
+        None if since != since else since,
         None,
         None if most < 0 else most,
         forgiven, waiting_on, dependents, history, run or None, None, None, None,
         None if failed_at != failed_at else failed_at,
     )  # fmt: skip
+    if state == READY and row.leased_at is not None:
+        row.position, row.leased_at = row.leased_at, None
     if lengths != _NO_TEXTS:
         texts, _ = unpack_texts(value, _MESSAGE.size, lengths)
         row.leased_by, row.ordering_key, row.dedupe_key, row.last_error = texts
@@ -209,7 +235,8 @@ def index_entries(row: Row, at: Row | Before, due_at: float | None) -> dict[byte
     entries: dict[bytes, bytes] = {}
     state, queue, key = at.state, row.queue, row.key
     if state == READY:
-        entries[keys.ready(queue, row.priority, at.available_at, key)] = b""
+        position = at.available_at if at.position is None else at.position
+        entries[keys.ready(queue, row.priority, position, key)] = b""
     if due_at is not None:
         entries[keys.timed(keys.DUE, queue, state, due_at, key)] = pack_time(at.expires_at)
     if state >= DEAD:
@@ -261,7 +288,7 @@ class Form:
         return _text(value[self._struct.size :]), *[None if one != one else one for one in numbers]
 
 
-RUN = Form("run", "QQd")
+RUN = Form("run", "QQdd")
 WORKER = Form("worker", "BQd")
 SUBSCRIPTION = Form("subscription", "Q")
 JOURNAL = Form("journal", "BQdq")
@@ -269,7 +296,8 @@ JOURNAL = Form("journal", "BQdq")
 
 @dataclass(slots=True)
 class QueueRow:
-    """A queue with its kept counts by state. `due` is a lower bound of its messages' `due_at`."""
+    """A queue with its kept counts by state. `due` is a lower bound of its messages' `due_at`, `newest` the greatest
+    key that one of them ever had, and `position` the place in the line that no message came behind."""
 
     id: int
     name: str
@@ -278,18 +306,36 @@ class QueueRow:
     paused: bool = False
     dropped: int = 0
     subscriptions: int = 0
+    newest: int = 0
+    position: float = 0.0
     packed: bytes = b""
 
     def pack(self) -> bytes:
-        fixed = _QUEUE.pack(LAYOUT, self.paused, *self.counts, self.due, self.dropped, self.subscriptions)
+        fixed = _QUEUE.pack(
+            QUEUE_LAYOUT,
+            self.paused,
+            *self.counts,
+            self.due,
+            self.dropped,
+            self.subscriptions,
+            self.newest,
+            self.position,
+        )
         return fixed + keys.encoded(self.name)
 
     @staticmethod
     def unpack(queue: int, value: bytes) -> QueueRow:
-        layout, paused, *counts, due, dropped, subscriptions = _QUEUE.unpack_from(value)
-        if layout != LAYOUT:
-            require_layout(layout, "queue")
-        return QueueRow(queue, _text(value[_QUEUE.size :]), counts, due, bool(paused), dropped, subscriptions, value)
+        layout, paused, *counts, due, dropped, subscriptions, newest, position = _QUEUE.unpack_from(value)
+        if layout != QUEUE_LAYOUT:
+            raise QueueStoreCorruptError(f"a queue has the unknown layout {layout}: restore a backup")
+        name = _text(value[_QUEUE.size :])
+        return QueueRow(queue, name, counts, due, bool(paused), dropped, subscriptions, newest, position, value)
+
+    def place(self, key: int, at: float) -> float:
+        """Where a message that is ready at once enters the line: behind all that are there, whatever the clock says."""
+        self.newest = max(self.newest, key)
+        self.position = max(self.position, at)
+        return self.position
 
     def due_by(self, at: float) -> None:
         if at < self.due:
@@ -302,6 +348,7 @@ class RunRow(NamedTuple):
     total: int = 0
     done: int = 0
     cancelled_at: float | None = None
+    touched_at: float = 0.0
 
 
 class WorkerRow(NamedTuple):

@@ -26,9 +26,11 @@ from localqueue.stores.port import (
     Changes,
     CheckReport,
     Committed,
+    Compacted,
     LeaseRequest,
     Payload,
     Record,
+    RecordWrite,
     Settle,
     StoredMessage,
     Subscriptions,
@@ -48,6 +50,8 @@ class LMDBQueueStore(EngineStore):
     from many processes, and to carry over a fork. With `read_only` nothing is made or changed; in a directory that may
     not be written, writers wait while it reads.
     """
+
+    _pause_between_pieces = 2 * connection.LONGEST_PAUSE
 
     def __init__(
         self,
@@ -109,6 +113,9 @@ class LMDBQueueStore(EngineStore):
     def commit(self, changes: Changes) -> Committed:
         if fast.is_step(changes):
             return self._change(lambda rows: self._step(rows, changes))
+        if changes.enqueue:
+            self._require_usable()
+            self._environment.room.admit_all(changes.enqueue)
         return self._change(lambda rows: self._put(rows, changes))
 
     def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
@@ -128,7 +135,21 @@ class LMDBQueueStore(EngineStore):
         return leased
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        self._require_usable()
+        self._environment.room.admit(len(payload))
         return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
+
+    def _put_batch(
+        self,
+        queue: str,
+        keys: range,
+        payloads: Sequence[Payload],
+        codec: str | None,
+        records: Sequence[RecordWrite],
+    ) -> tuple[range, float]:
+        self._require_usable()
+        self._environment.room.admit_batch(payloads)
+        return super()._put_batch(queue, keys, payloads, codec, records)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)
@@ -159,8 +180,7 @@ class LMDBQueueStore(EngineStore):
 
     def _change(self, work: Callable[[LMDBRows], T]) -> T:
         """Run work in a write transaction of its own, then wake whoever waits for what it changed."""
-        self._require_open()
-        self._require_writable()
+        self._require_usable()
         seen = self._watched.seen
 
         def apply(txn: Txn, now: float) -> tuple[T, LMDBRows, list[str]]:
@@ -175,6 +195,10 @@ class LMDBQueueStore(EngineStore):
         return result
 
     # reads
+
+    def _require_usable(self) -> None:
+        self._require_open()
+        self._require_writable()
 
     def _require_open(self) -> None:
         if not self._finalizer.alive:
@@ -225,7 +249,7 @@ class LMDBQueueStore(EngineStore):
     def run(self, run_id: str) -> RunStats | None:
         return self._read(lambda reads: reads.run(run_id))
 
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
         return self._read(lambda reads: reads.run_messages(run_id, after, limit))
 
     def upstream(self, queue: str, message_id: str) -> list[str]:
@@ -253,6 +277,10 @@ class LMDBQueueStore(EngineStore):
         self._require_open()
         backup.backup(self._environment, os.fspath(path))
 
+    def _compact(self) -> Compacted:
+        self._require_open()
+        return self._environment.compact(self._timeout)
+
     def check(self) -> CheckReport:
         return self._read(lambda reads: check.check(reads.txn))
 
@@ -279,7 +307,11 @@ class LMDBQueueStore(EngineStore):
         return self._read(journal.span)
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        return self._change(lambda rows: journal.prune(rows, rows.now - older_than, through))
+        def some(unit: Unit, behind: int, limit: int) -> tuple[int, int | None]:
+            assert isinstance(unit.rows, LMDBRows)
+            return journal.prune(unit.rows, unit.now - older_than, through, behind, limit)
+
+        return self._in_pieces(None, some, 0)
 
     # wake
 

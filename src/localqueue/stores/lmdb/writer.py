@@ -6,17 +6,21 @@ but on its transaction until it returns.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from localqueue.stores.group import GroupWriter, Ticket
-from localqueue.stores.lmdb.errors import translate
+from localqueue.stores.lmdb.errors import is_full, translate
 from localqueue.stores.lmdb.keys import Txn
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.connection import Environment
 
 T = TypeVar("T")
+
+_ON_A_FULL_DISK = (0.01, 0.05, 0.2, 0.5, 1.0)  # seconds before the next try
+_LOOK_FOR_THE_DEAD = 16  # commits of this process, in each of which a reader that is dead costs some pages
 
 
 class Writer(GroupWriter):
@@ -26,18 +30,29 @@ class Writer(GroupWriter):
         super().__init__()
         self._environment = environment
         self._transaction = 0
+        self._begun = 0
 
     def run(self, work: Callable[[Txn, float], T], *, clock: Callable[[], float], timeout: float) -> T:
         return self._run(Ticket(lambda txn: work(txn, clock()), timeout))
 
     def _commit(self, group: list[Ticket[Any]]) -> None:
-        self._transaction = 0
-        try:
-            while not self._fits(group):
-                self._environment.grow()
-        except self._environment.driver.PanicError:
-            self._environment.drop_handle()
-            raise
+        """Again where the disk is full: pages that are free are somebody else's until he has read them."""
+        driver = self._environment.driver
+        for pause in (*_ON_A_FULL_DISK, None):
+            self._transaction = 0
+            try:
+                while not self._fits(group):
+                    self._environment.grow()
+                return
+            except driver.PanicError:
+                self._environment.drop_handle()
+                raise
+            except driver.Error as error:
+                if pause is None or not is_full(error) or self._has_committed():
+                    raise
+            for ticket in group:
+                ticket.forget()
+            time.sleep(pause)
 
     def _has_committed(self) -> bool:
         return 0 < self._transaction <= self._environment.last_transaction()
@@ -71,6 +86,9 @@ class Writer(GroupWriter):
         return True
 
     def _begin(self) -> Any:
+        self._begun += 1
+        if self._begun % _LOOK_FOR_THE_DEAD == 0:
+            self._environment.forget_dead_readers()
         while True:
             try:
                 return self._environment.handle().begin(write=True)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC
 from typing import Any
@@ -26,15 +24,14 @@ from pymongo.write_concern import WriteConcern
 from localqueue.ids import new_secret
 from localqueue.stores import refusals
 from localqueue.stores.address import Address, parse
+from localqueue.stores.clock import ServerClock
 from localqueue.stores.mongodb import errors, schema
 from localqueue.stores.mongodb.gate import Looks
-from localqueue.stores.mongodb.transaction import Orphans
+from localqueue.stores.mongodb.transaction import APP_NAME, Orphans
 
 DEFAULT_DATABASE = "localqueue"
 
-_SAMPLES = 4
-_GOOD_FOR = 30.0  # seconds until the clocks are compared again
-_DRIFT = 0.5  # between the two clocks of this machine: it was suspended, or somebody set the time
+_RESOLUTION = 0.001  # seconds; the server's clock has no more to say
 _SHORTEST_SILENCE = 5.0  # seconds; a listener is silent for some of them
 
 _servers: dict[tuple[str, float], Server] = {}
@@ -42,51 +39,11 @@ lock = threading.RLock()
 _abandoned: list[object] = []  # clients of the parent, which a child must not even close
 
 
-class ServerClock(TopologyListener):
-    """The server's clock, as seen from here; `ask` returns the server's time in seconds.
+class _Primaries(TopologyListener):
+    """Another primary has another clock."""
 
-    MongoDB can not put its own time into an inserted document, so the time is known beforehand: the difference between
-    the server's clock and this machine's monotonic one, from the quickest of a few questions. The clock on this
-    machine's wall has no part in it. The answer is right to about half a round trip plus a millisecond, the server's
-    resolution; leases are fenced by their tokens and do not depend on it.
-    """
-
-    def __init__(self, ask: Callable[[], float]) -> None:
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._offset = 0.0
-        self._measured_at = float("-inf")
-        self._between = 0.0  # wall minus monotonic time of this machine, when the offset was measured
-
-    def __call__(self) -> float:
-        monotonic = time.monotonic()
-        if monotonic - self._measured_at > _GOOD_FOR or not self._holds():
-            self._measure()
-        return time.monotonic() + self._offset
-
-    def doubt(self) -> None:
-        """Measure before the next answer: the server may be another one now."""
-        self._measured_at = float("-inf")
-
-    def _measure(self) -> None:
-        with self._lock:
-            if time.monotonic() - self._measured_at <= 1.0 and self._holds():
-                return  # another thread has just done it
-            best = float("inf")
-            for _ in range(_SAMPLES):
-                before = time.monotonic()
-                server = self._ask()
-                after = time.monotonic()
-                if after - before < best:
-                    best = after - before
-                    self._offset = server + 0.0005 - (before + after) / 2  # the server cuts off after milliseconds
-            self._between = time.time() - time.monotonic()
-            self._measured_at = time.monotonic()
-
-    def _holds(self) -> bool:
-        return abs(time.time() - time.monotonic() - self._between) <= _DRIFT
-
-    # what the driver tells
+    def __init__(self, clock: ServerClock) -> None:
+        self._clock = clock
 
     def opened(self, event: Any) -> None:
         pass
@@ -95,10 +52,9 @@ class ServerClock(TopologyListener):
         pass
 
     def description_changed(self, event: Any) -> None:
-        """Another primary has another clock."""
         has_one, had_one = (one.has_writable_server() for one in (event.new_description, event.previous_description))
         if has_one and not had_one:
-            self.doubt()
+            self._clock.doubt()
 
 
 class Server:
@@ -114,7 +70,7 @@ class Server:
     def open(self) -> None:
         self.pid = os.getpid()
         self._prepared = False
-        self.clock = ServerClock(self._ask)
+        self.clock = ServerClock(self._ask, resolution=_RESOLUTION)
         self.looks = Looks()
         self.orphans = Orphans(self)
         self.client: Any = self._new_client()
@@ -141,9 +97,9 @@ class Server:
                 retryWrites=True,
                 retryReads=True,
                 tz_aware=False,
-                appname="localqueue",
+                appname=APP_NAME,
                 socketTimeoutMS=int(max(self.timeout, _SHORTEST_SILENCE) * 1000),
-                event_listeners=[self.clock],
+                event_listeners=[_Primaries(self.clock)],
             )
         except (ConfigurationError, ValueError, TypeError) as error:
             refused = errors.unreadable(error, self.address)
@@ -159,6 +115,7 @@ class Server:
             if not self._prepared:
                 schema.require_transactions(self.client, self.url)
                 schema.prepare(self.database, self.url)
+                schema.require_writes(self.database)
                 self._prepared = True
             if schema.find_namespace(self.database, name) is None:
                 schema.number(self.database.lq_namespaces, {"name": name}, secret=Int64(new_secret()))

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
+from localqueue.errors import PayloadError
 from localqueue.ids import Mint
 from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, DEAD, DELAYED, INFLIGHT, READY, WAITING, Row, from_json, to_json
@@ -37,6 +38,9 @@ HEADS = [READY, DELAYED, INFLIGHT]
 
 #: Everything but the content, for a transaction that only moves the message.
 WITHOUT_CONTENT = {"b": 0, "hd": 0, "co": 0, "h": 0}
+
+#: Bytes of content: a document has 16 MB, and room must be left for a lease and the errors of the last attempts.
+LARGEST = 15 * 1024 * 1024
 
 #: The channels of listeners.
 TO_CLAIM, ROOM, RUN = "ready", "room", "run"
@@ -70,6 +74,7 @@ def to_fields(fields: Document) -> Document:
 
 
 def new_document(namespace: int, row: Row, message: NewMessage) -> Document:
+    _require_room(message.payload, message.headers, row.dedupe_key, row.dedupe_key, row.ordering_key)
     document: Document = {
         "_id": Int64(row.key), "n": namespace, "q": row.queue, "p": row.priority, "c": row.created_at,
         "b": message.payload, "co": message.codec, "hd": message.headers, "dk": row.dedupe_key,
@@ -78,6 +83,18 @@ def new_document(namespace: int, row: Row, message: NewMessage) -> Document:
     if message.past is not None and (attempts := rules.attempts_of(message.past.history)):
         document["h"] = [attempt_values(one) for one in attempts]
     return {name: value for name, value in document.items() if value is not None}
+
+
+def _require_room(*content: Payload | None) -> None:
+    parts = [part for part in content if part]
+    size = sum(map(len, parts))
+    if size > LARGEST // 4:  # a character has up to four bytes
+        size = sum(len(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part) for part in parts)
+    if size > LARGEST:
+        raise PayloadError(
+            f"a message of {size} bytes is larger than the 15 MB that MongoDB keeps of one, as a document of 16 MB "
+            "also holds the errors of its attempts; put the content elsewhere and its address into the message"
+        )
 
 
 def attempt_values(attempt: Attempt) -> list[Any]:
@@ -90,6 +107,7 @@ def _attempt_of(attempt: int, event: str, at: float, since: float | None, by: st
 
 def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | None, now: float) -> Document:
     """The document of a message without options."""
+    _require_room(payload)
     document = {
         "_id": Int64(key), "n": namespace, "q": queue, "s": READY, "p": 0, "a": 0, "c": now, "at": now, "b": payload,
     }  # fmt: skip
@@ -101,6 +119,7 @@ def plain(namespace: int, key: int, queue: int, payload: Payload, codec: str | N
 def simple(namespace: int, key: int, queue: int, state: int, message: NewMessage, now: float) -> Document:
     """The document of a new message that nothing but its keys and times decide about: what `new_document` makes of one,
     in half the time."""
+    _require_room(message.payload, message.headers, message.dedupe_key, message.dedupe_key, message.ordering_key)
     document = plain(namespace, key, queue, message.payload, message.codec, now)
     document["s"], document["p"], document["at"] = state, message.priority, now + message.delay
     if message.ttl is not None:

@@ -38,13 +38,17 @@ _TRANSACTION_TOO_LARGE = (388, 290)
 _TOO_LARGE = (10334, 17280, 17419, 17420)
 _TIMED_OUT = (50, 202, 262)
 _CONFLICTS = (112, 24, 246, 251, 225)
-_AWAY = (6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436)
+_AWAY = (6, 7, 43, 64, 89, 91, 94, 133, 134, 175, 189, 211, 237, 9001, 10107, 11600, 11601, 11602, 13435, 13436)
+
+# What a server says, and the driver of one, while it starts and does not know yet that it is part of a replica set.
+_STARTING = ("Transaction numbers are only allowed", "does not support retryable writes", "Sessions are not supported")
+_PASSING = ("TransientTransactionError", "RetryableWriteError", "UnknownTransactionCommitResult")
 
 
 def _details(error: BaseException) -> Any:
     """What the server says about an error, also where the driver wraps it in the report of a bulk write."""
     details = getattr(error, "details", None) or {}
-    return (details.get("writeErrors") or [details])[0]
+    return (details.get("writeErrors") or details.get("writeConcernErrors") or [details])[0]
 
 
 def code_of(error: BaseException) -> int | None:
@@ -103,13 +107,19 @@ def translate(error: Exception, address: Address) -> Exception:
         return QueueStoreFullError(f"{where} is full: nothing was changed; free some space ({error})", path=url)
     if code in _CONFLICTS:
         return QueueStoreLockedError(f"{where}: other transactions were in the way for too long ({error})", path=url)
-    if isinstance(error, errors.ConnectionFailure) or code in _AWAY or code in _TIMED_OUT:
+    if isinstance(error, errors.ConnectionFailure) or code in _AWAY or code in _TIMED_OUT or _is_passing(error):
         return QueueStoreUnavailableError(f"{where} does not answer: {_briefly(error)}", path=url)
     if code in _READ_ONLY:
         return QueueStoreReadOnlyError(f"{where} is read-only: name the primary in the url ({error})", path=url)
     if getattr(error, "timeout", False) is True:
         return QueueStoreUnavailableError(f"{where} does not answer in time: {_briefly(error)}", path=url)
     return QueueStoreError(f"{where}: {error}", path=url)
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the same may well succeed when it is tried again."""
+    labels = isinstance(error, errors.PyMongoError) and any(map(error.has_error_label, _PASSING))
+    return labels or any(words in str(error) for words in _STARTING)
 
 
 def unreadable(error: Exception, address: Address) -> Exception:

@@ -12,7 +12,6 @@ has touched the messages before: then either it sees the switch, or changing the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from pymongo.read_concern import ReadConcern
 
 from localqueue.errors import QueueStoreError
 from localqueue.events.journal import JOURNAL_CODES, JOURNAL_TYPES, JournalEvent
+from localqueue.stores import retention
 from localqueue.stores.engine.port import Note
 from localqueue.stores.engine.row import INFLIGHT, from_json, options_of, to_json
 from localqueue.stores.mongodb.document import Document
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
 
 _SEQ_BITS = 40  # of an entry's _id; the bits above are its namespace
-_SPARE = 8  # how many more entries than twice those it wrote a transaction may remove
+_LOOK_EVERY = 64  # entries, whether twice as many of the oldest are to go
 
 
 def entry(kind: str, queue: int, key: int, **more: Any) -> Document:
@@ -69,13 +69,25 @@ def write_entries(store: MongoDBQueueStore, session: Any, entries: Sequence[Docu
     documents = [{"_id": Int64(n), "at": now, **one} for n, one in enumerate(entries, last - count + 1)]
     journal.insert_many(documents, session=session)
     keep_events, keep_seconds = switch.get("keep_events"), switch.get("keep_seconds")
-    if keep_events is not None or keep_seconds is not None:
-        oldest = journal.find(entries_of(namespace), {"at": 1}, session=session).sort("_id", 1)
-        beyond = last - (keep_events or switch["last"])
-        since = -math.inf if keep_seconds is None else now - keep_seconds
-        gone = [one["_id"] for one in oldest.limit(2 * count + _SPARE) if one["_id"] <= beyond or one["at"] < since]
-        if gone:
-            journal.delete_many({"_id": {"$in": gone}}, session=session)
+    if (keep_events is None and keep_seconds is None) or last // _LOOK_EVERY == (last - count) // _LOOK_EVERY:
+        return
+    base = base_of(namespace)
+    oldest = journal.find(entries_of(namespace), {"at": 1}, session=session).sort("_id", 1)
+
+    def time_of(number: int) -> float | None:
+        found = journal.find_one({"_id": Int64(base + number)}, {"at": 1}, session=session)
+        return None if found is None else float(found["at"])
+
+    gone = retention.beyond(
+        [(one["_id"] - base, one["at"]) for one in oldest.limit(max(2 * _LOOK_EVERY, 2 * count))],
+        time_of,
+        last=switch["last"],
+        now=now,
+        keep_seconds=keep_seconds,
+        keep_events=keep_events,
+    )
+    if gone:
+        journal.delete_many({"_id": {"$in": [Int64(base + number) for number in gone]}}, session=session)
 
 
 def base_of(namespace: int) -> int:
@@ -100,7 +112,8 @@ class KeepsJournal(Reads):
         journals = server.database.lq_journals
         kept = {"keep_seconds": keep_seconds, "keep_events": None if keep_events is None else Int64(keep_events)}
         with server.call():
-            change = {"$set": {"enabled": enabled, **kept}, "$inc": {"last": Int64(0)}}
+            change: Document = {"$set": {"enabled": enabled, **kept}, "$inc": {"last": Int64(0)}}
+            change.setdefault("$setOnInsert" if enabled else "$set", {})["whole"] = False
             before = journals.find_one_and_update({"_id": namespace}, change, upsert=True)
 
         def guard(session: Any) -> None:
@@ -123,10 +136,13 @@ class KeepsJournal(Reads):
                 queues = [one["_id"] for one in server.queues.find({"n": namespace}, {"_id": 1})]
                 inflight = {"q": {"$in": queues}, "s": INFLIGHT, "due": {"$exists": True}, "j": None}
                 server.messages.update_many(inflight, {"$set": {"j": 1}})
+                journals.update_one({"_id": namespace}, {"$set": {"whole": True}})
 
     def journal_enabled(self) -> bool:
+        """Not while it is being switched on, or if whoever did that has died over it: then it has to be done again."""
         with self._call():
-            return is_kept(self)
+            switch = self.server.database.lq_journals.find_one({"_id": self.namespace_id})
+            return switch is not None and bool(switch["enabled"]) and switch.get("whole", True)
 
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         query = entries_of(self.namespace_id, after) | ({} if queue is None else {"q": queue})

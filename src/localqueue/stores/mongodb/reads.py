@@ -265,7 +265,7 @@ class Reads(EngineStore):
         by_state = {STATES[state]: count for state, count in found.items() if isinstance(state, int)}
         return RunStats(run_id=run_id, total=found["total"], done=found.get("done", 0), **by_state)
 
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
         behind = Int64((after and self.ids.key_of(after)) or 0)
         query = {"n": self.namespace_id, "r": run_id, "_id": {"$gt": behind}}
         with self._call(long=True):

@@ -19,7 +19,7 @@ from pymongo.errors import OperationFailure
 
 from localqueue.errors import IdTaken
 from localqueue.stores import refusals, rules
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, Key, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.mongodb import errors, fast, gate, schema
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
 
 _PARTS_OF_A_RUN = 8
+_NOW_AND_THEN = 16  # for one of so many messages that are removed, old ones are forgotten
 _QUESTIONS = 100  # that are asked in one statement
 
 
@@ -76,6 +77,8 @@ class MongoRows:
         self._entries: list[Document] = []
         self._claimed: dict[int, Row] = {}
         self._locked: set[int] = set()
+        self._key_locks: set[int] = set()
+        self._newest = 0  # the greatest key that those locks know of
         self._heard: set[int] = set()  # queues of which a new message tells
 
     # queues
@@ -87,19 +90,45 @@ class MongoRows:
             raise Again
         return found
 
+    def newest(self, queues: Iterable[int]) -> int:
+        return 0
+
     def subscription_version(self, topic: int) -> int:
         return int(self.change_queue(topic, {"$inc": {"lock": 1}}).get("version", 0))  # subscribing writes it as well
 
     # locks
 
-    def _lock_keys(self, keys: Iterable[Key]) -> None:
-        """Exclude everybody else who decides by these keys. They share a fixed number of locks, so some exclude each
-        other without need."""
-        locks = {zlib.crc32(f"{queue}:{key}".encode()) % schema.KEY_LOCKS for queue, key in keys} - self._locked
-        if locks:
-            self._locked |= locks
-            wanted = {"_id": {"$in": sorted(locks)}}
-            self.database.lq_locks.update_many(wanted, {"$inc": {"n": 1}}, session=self.session)
+    def _lock_keys(self, keys: Iterable[Key], newest: int = 0) -> int:
+        """Exclude everybody else who decides by these keys, before messages with keys up to `newest` are put; the
+        greatest key that was put before. They share a fixed number of locks, so some exclude each other without
+        need."""
+        locks = {zlib.crc32(f"{queue}:{key}".encode()) % schema.KEY_LOCKS for queue, key in keys} - self._key_locks
+        if not locks:
+            return 0
+        self._key_locks.update(locks)
+        update: Document = {"$inc": {"n": 1}} | ({"$max": {"k": Int64(newest)}} if newest else {})
+        if len(locks) == 1:
+            one = {"_id": locks.pop()}
+            found = [self.database.lq_locks.find_one_and_update(one, update, session=self.session)]
+        else:
+            some = {"_id": {"$in": sorted(locks)}}
+            found = list(self.database.lq_locks.find(some, session=self.session)) if newest else []
+            self.database.lq_locks.update_many(some, update, session=self.session)
+        if not newest:
+            return 0
+        self._newest = max(self._newest, newest)
+        if all("k" in one for one in found):
+            return int(max(one["k"] for one in found))
+        blocked = [{"q": queue, "ok": key, "s": BLOCKED} for queue, key in set(keys)]  # from before the locks knew
+        return max((row.key for row in self.search({"$or": blocked})), default=0)
+
+    def _raise_newest(self, documents: Sequence[Document]) -> None:
+        """Have the locks know of messages that got newer keys than they came with."""
+        newest = max((one["_id"] for one in documents if "ok" in one), default=0)
+        if newest > self._newest and self._key_locks:
+            self._newest = newest
+            some = {"_id": {"$in": sorted(self._key_locks)}}
+            self.database.lq_locks.update_many(some, {"$max": {"k": Int64(newest)}}, session=self.session)
 
     def _lock_edges(self) -> None:
         """Exclude everybody else who adds a dependency to a message that is there already."""
@@ -125,7 +154,7 @@ class MongoRows:
         return [row_of(document) for document in cursor.limit(limit)]
 
     def fetch(self, wanted: Wanted) -> Found:
-        self._lock_keys([*wanted.heads, *wanted.behind])
+        newest = self._lock_keys([*wanted.heads, *wanted.behind], wanted.newest if wanted.heads else 0)
         claimed = [self._claimed.pop(key) for key in wanted.keys & self._claimed.keys()]
         keys = wanted.keys.difference(row.key for row in claimed)
         either: list[Document] = [{"_id": {"$in": numbers(keys)}}] if keys else []
@@ -137,7 +166,7 @@ class MongoRows:
             rows += self.search({"$or": either} if len(either) > 1 else either[0])
         if wanted.behind:
             rows += self._behind(wanted.behind)
-        return Found(rows, self._edges(wanted.dependents, rows) if wanted.dependents else ())
+        return Found(rows, self._edges(wanted.dependents, rows) if wanted.dependents else (), newest=newest)
 
     def _behind(self, behind: Mapping[Key, int]) -> list[Row]:
         questions: list[list[Document]] = []
@@ -255,14 +284,14 @@ class MongoRows:
         cancelled = {one["name"] for one in found if one.get("cancelled_at") is not None}
         return {name: Run(name, name in cancelled) for name in wanted}
 
-    def cancel(self, name: str, now: float) -> list[Row]:
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
         named = {"n": self.store.namespace_id, "name": name}
         lock = {"$add": [{"$ifNull": ["$lock", 0]}, 1]}
         change = [{"$set": {"cancelled_at": {"$ifNull": ["$cancelled_at", now]}, "lock": lock}}]
         if not self.database.lq_runs.update_one(named, change, session=self.session).matched_count:
             return []
-        live = {"n": self.store.namespace_id, "r": name, "s": {"$in": LIVE}}
-        return self.search(live, [("_id", -1)], A_PIECE)
+        live = {"n": self.store.namespace_id, "r": name, "s": {"$in": LIVE}, "_id": {"$lt": Int64(before)}}
+        return self.search(live, [("_id", -1)], limit)
 
     # rows out
 
@@ -288,8 +317,10 @@ class MongoRows:
             mine = {"n": self.store.namespace_id}
             removed = [{"_id": Int64(key), "why": why, **mine} for key, why in writes.removed.items()]
             self.database.lq_removed.insert_many(removed, session=session)
+            if chosen := sum([key % _NOW_AND_THEN == 0 for key in writes.removed]):
+                self._forget_removed(writes.remembered_from, 2 * _NOW_AND_THEN * chosen)
         if writes.runs:
-            self._count_runs(writes)
+            self._count_runs(writes, now)
         for queue, count in writes.dropped.items():
             self.change_queue(queue, {"$inc": {"dropped": count}})
         if self.journalled:
@@ -359,6 +390,12 @@ class MongoRows:
             self.set_timer(row.queue, row.due_at)
         self.insert_documents([new_document(self.store.namespace_id, *one) for one in inserts])
 
+    def _forget_removed(self, remembered_from: int, limit: int) -> None:
+        old = {"_id": {"$lt": Int64(remembered_from)}, "n": self.store.namespace_id}
+        found = self.database.lq_removed.find(old, {"_id": 1}, session=self.session).sort("_id", 1).limit(limit)
+        if keys := [one["_id"] for one in found]:
+            self.database.lq_removed.delete_many({"_id": {"$in": numbers(keys)}}, session=self.session)
+
     def write_batch(self, batch: Batch) -> None:
         namespace, queues = self.store.namespace_id, batch.queues
         each = zip(batch.keys, batch.states, batch.messages, strict=True)
@@ -377,6 +414,7 @@ class MongoRows:
                 document["k"] = say(TO_CLAIM, document["n"], document["q"])
             if self.journalled:
                 document["j"] = 1
+        self._raise_newest(documents)
         with self._refusals():
             self.messages.insert_many(documents, session=self.session)
 
@@ -389,19 +427,34 @@ class MongoRows:
             each = zip(keys, payloads, strict=True)
             self._entries += [entry("enqueued", queue, key, b=payload, co=codec) for key, payload in each]
 
-    def _count_runs(self, writes: Writes) -> None:
+    def _count_runs(self, writes: Writes, now: float) -> None:
         part = self.ids.reserve() % _PARTS_OF_A_RUN  # so that acks do not get in each other's way
         totals, done = [], []
         for name, change in writes.runs.items():
             named = {"n": self.store.namespace_id, "name": name}
+            at = {"$set": {"at": now}}
             if change.total:
-                totals.append(UpdateOne(named, {"$inc": {"total": change.total}}, upsert=True))
+                totals.append(UpdateOne(named, {"$inc": {"total": change.total}} | at, upsert=True))
             if change.done:
-                done.append(UpdateOne({**named, "part": part}, {"$inc": {"done": change.done}}, upsert=True))
-        if totals:
-            self.database.lq_runs.bulk_write(totals, session=self.session)
+                done.append(UpdateOne({**named, "part": part}, {"$inc": {"done": change.done}} | at, upsert=True))
+        if totals and (made := self.database.lq_runs.bulk_write(totals, session=self.session).upserted_count):
+            self._forget_runs(now - rules.KNOWN, 2 + 2 * made)
         if done:
             self.database.lq_done.bulk_write(done, session=self.session)
+
+    def _forget_runs(self, before: float, limit: int) -> None:
+        """Forget some runs that nobody has touched for long and that have no message any more."""
+        mine = {"n": self.store.namespace_id}
+        old = self.database.lq_runs.find({**mine, "at": {"$lt": before}}, {"name": 1}, session=self.session).limit(
+            limit
+        )
+        for name in [one["name"] for one in old]:
+            acked = {**mine, "name": name, "at": {"$gte": before}}
+            if self.messages.find_one({**mine, "r": name}, {"_id": 1}, session=self.session) is None and (
+                self.database.lq_done.find_one(acked, {"_id": 1}, session=self.session) is None
+            ):
+                self.database.lq_runs.delete_one({**mine, "name": name}, session=self.session)
+                self.database.lq_done.delete_many({**mine, "name": name}, session=self.session)
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         """A version is never used again, so a stale `expect` can not match by chance."""

@@ -6,14 +6,14 @@
     lq_messages       see document.py; _id is the key, or minus a queue's number for the barrier of a pause (gate.py)
     lq_edges          u upstream, d dependent
     lq_removed        _id key, why
-    lq_runs           n namespace, name, total, cancelled_at
+    lq_runs           n namespace, name, total, cancelled_at, at when a message was last put into it
     lq_done           n namespace, name, part, done: the acked messages of a run, in parts that do not get in each
                       other's way
     lq_workers        q queue, w name, leases, last_seen
     lq_records        n namespace, k kind, key, v value, version, at
-    lq_journals       _id namespace, enabled, last, keep_seconds, keep_events
+    lq_journals       _id namespace, enabled, whole, last, keep_seconds, keep_events
     lq_journal        _id namespace and number of the entry
-    lq_locks          _id a number: what transactions write that must exclude each other (rows.py)
+    lq_locks          _id a number: what transactions write that must exclude each other (rows.py), k the newest key
     lq_wakes          _id "said": what is told to listeners beside the changes of messages
 
 Everything is created before the first use, because a transaction can not create a collection that another one creates.
@@ -29,7 +29,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 
-VERSION = 1
+VERSION = 2
 _EXISTS = 48
 
 #: The one document of `lq_wakes`.
@@ -61,6 +61,7 @@ _OTHER_INDEXES: tuple[tuple[str, list[tuple[str, int]], bool], ...] = (
     ("lq_edges", [("u", 1), ("d", 1)], True),
     ("lq_edges", [("d", 1)], False),
     ("lq_runs", [("n", 1), ("name", 1)], True),
+    ("lq_runs", [("n", 1), ("at", 1)], False),
     ("lq_done", [("n", 1), ("name", 1), ("part", 1)], True),
     ("lq_workers", [("q", 1), ("w", 1)], True),
     ("lq_records", [("n", 1), ("k", 1), ("key", 1)], True),
@@ -77,6 +78,13 @@ def require_transactions(client: Any, url: str) -> None:
             "to the url",
             path=url,
         )
+
+
+def require_writes(database: Any) -> None:
+    """Have the server say now what the user may not do, by writes that find nothing to change."""
+    nobody = {"_id": "nobody"}
+    database.lq_messages.delete_one(nobody)
+    database.lq_wakes.update_one(nobody, {"$set": {"k": None}})
 
 
 def version_of(database: Any, url: str) -> int:

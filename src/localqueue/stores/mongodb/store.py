@@ -18,7 +18,7 @@ import pymongo
 
 from localqueue.errors import IdTaken, QueueStoreError
 from localqueue.ids import Mint
-from localqueue.stores import fork
+from localqueue.stores import fork, rules
 from localqueue.stores.engine import leases
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.timers import A_CLAIM, settle_due
@@ -33,6 +33,7 @@ from localqueue.stores.port import (
     Changes,
     CheckReport,
     Committed,
+    Compacted,
     Lease,
     LeaseRequest,
     Payload,
@@ -88,7 +89,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         except BaseException:
             connection.release(self.server)
             raise
-        self.ids = Mint(secret)
+        server = self.server
+        self.ids = Mint(secret, lambda: server.clock.ns())
         self._queue_names: dict[int, str] = {}
         self.followed: set[int] = set()  # messages whose acks take a transaction, as far as is known
         self.journalled = False  # as far as is known: the server knows better, see journal.py
@@ -158,15 +160,15 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
+    ) -> tuple[range, float]:
         number = self.queue_number(queue)
 
-        def put(unit: Unit) -> float:
+        def put(unit: Unit) -> tuple[range, float]:
             rows = rows_of(unit)
             rows.write_records(records, unit.now)
             rows.insert_plain(number, keys, payloads, codec, unit.now)
             unit.changed_queues.add(number)
-            return unit.now
+            return keys, unit.now
 
         return self._write(put)
 
@@ -181,11 +183,16 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         queue = self._find_queue(request.queue)
         if queue is None:
             return []
+        began = time.monotonic()
+        return self._whole(self._lease(queue, request), request, began)
+
+    def _lease(self, queue: int, request: LeaseRequest) -> list[StoredMessage]:
         looks, messages = self.server.looks, list[StoredMessage]()
         while request.limit > 0:
             now = self.now()
             looked = looks.wanted(queue, now)
             more = looked and self._settle_timers(queue, request, now)
+            now = self.now()  # that may have taken longer than the lease is to last
             try:
                 messages = self._claim(queue, request, now)
             except errors.Barred:
@@ -198,7 +205,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         self.server.looks.timer(queue, now + request.timeout)
         if request.leased_by is not None and request.counted:
             with suppress(QueueStoreError), pymongo.timeout(_COUNT_WITHIN):  # the claim stands, counted or not
-                self._change_worker(queue, request.leased_by, {"$inc": {"leases": len(messages)}})
+                if self._change_worker(queue, request.leased_by, {"$inc": {"leases": len(messages)}}):
+                    self._forget_names(queue, request.leased_by)
         if any(message.run_id is not None for message in messages):
             self.say([(RUN, 0)])
         self.ears.left((request.queue,))
@@ -235,7 +243,13 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
         return [one._replace(record=found.get(keys.get(one.id, ""))) for one in messages]
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
+        """Once more where the server took its time over it: what was renewed would be the less."""
         self._require_usable()
+        began = time.monotonic()
+        renewed = self._renew(leases, timeout)
+        return renewed if self._is_prompt(began, timeout) else self._renew(leases, timeout)
+
+    def _renew(self, leases: Sequence[Lease], timeout: float) -> list[float | None]:
         if not self.journalled:
             try:
                 return fast.renew(self, leases, timeout)
@@ -272,16 +286,39 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         self._require_usable()
-        update = {"$set": {"last_seen": self.now()}, "$inc": {"leases": leases}}
-        self._change_worker(self.queue_number(queue), worker_id, update)
+        number, now = self.queue_number(queue), self.now()
+        if self._change_worker(number, worker_id, {"$set": {"last_seen": now}, "$inc": {"leases": leases}}):
+            with self.server.call():
+                self.server.workers.delete_many({"q": number, "last_seen": {"$lt": now - rules.KNOWN}})
 
-    def _change_worker(self, queue: int, worker: str, update: Document) -> None:
+    def _forget_names(self, queue: int, but: str) -> None:
+        """Of workers that never sent a heartbeat, if there are many."""
+        silent = {"q": queue, "last_seen": None}
         with self.server.call():
-            self.server.workers.update_one({"q": queue, "w": worker}, update, upsert=True)
+            if self.server.workers.count_documents(silent, limit=rules.NAMES + 1) > rules.NAMES:
+                self.server.workers.delete_many({**silent, "w": {"$ne": but}})
+
+    def _change_worker(self, queue: int, worker: str, update: Document) -> bool:
+        """Whether the worker is new."""
+        with self.server.call():
+            changed = self.server.workers.update_one({"q": queue, "w": worker}, update, upsert=True)
+            return changed.upserted_id is not None
 
     def backup(self, path: str) -> None:
         self._require_open()
         backup.backup(self, path)
+
+    def _compact(self) -> Compacted:
+        """The collections are those of all namespaces. What they took before is only known to the server, which writes
+        what it has not written yet first."""
+        self._require_open()
+        freed = after = 0
+        with self.server.long_read():
+            for name in schema.COLLECTIONS:
+                freed += int(self.server.database.command("compact", name, force=True).get("bytesFreed", 0))
+                sizes = self.server.database.command("collStats", name)
+                after += int(sizes["storageSize"] + sizes["totalIndexSize"])
+        return Compacted(after + max(freed, 0), after)
 
     def check(self) -> CheckReport:
         self._require_open()

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pymongo
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+APP_NAME = "localqueue"
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _ABORT_WITHIN = 0.5  # seconds, whatever is left of the call's own time
 _ASK_FOR = 1.0  # seconds that one try to end orphans may take
 _BETWEEN_TRIES = 0.1
+_PATIENCE = 1.0  # seconds that others may be in the way before somebody looks whether they are alive
+_IDLE = 3.0  # seconds in which a client that is alive says something to its transaction
 
 
 class Again(Exception):
@@ -36,6 +41,7 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
     timeout. A commit whose answer was lost is asked for again: the server knows whether it has happened.
     """
     deadline = time.monotonic() + server.timeout
+    look_at = time.monotonic() + _PATIENCE
     pause = _FIRST_PAUSE
     in_the_way: Exception | None = None
     while True:
@@ -48,10 +54,27 @@ def transact(server: Server, work: Callable[[Any], T]) -> T:
             in_the_way.__cause__ = error
             if not _may_run_again(error):
                 raise in_the_way from error
+        if time.monotonic() >= look_at:
+            look_at = time.monotonic() + _PATIENCE
+            end_idle_transactions(server)
         time.sleep(min(pause * random.uniform(0.3, 1.0), max(0.0, deadline - time.monotonic())))
         pause = min(pause * 2, _LONGEST_PAUSE)
         if time.monotonic() >= deadline:
             raise in_the_way
+
+
+def end_idle_transactions(server: Server) -> None:
+    """End transactions of localqueue that nobody has gone on with for some seconds: their clients are gone, and what
+    they wrote would be in everybody's way until the server gives them up. One that was only slow begins anew."""
+    idle: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": False, "idleSessions": True}},
+        {"$match": {"appName": APP_NAME, "active": False, "transaction.timeInactiveMicros": {"$gt": _IDLE * 1e6}}},
+        {"$project": {"lsid": 1}},
+    ]
+    with suppress(PyMongoError), pymongo.timeout(_ASK_FOR):
+        found = [{"id": one["lsid"]["id"]} for one in server.client.admin.aggregate(idle)]
+        if found:
+            server.client.admin.command("killSessions", found)
 
 
 def _may_run_again(error: Exception) -> bool:

@@ -30,6 +30,9 @@ _IDLE = 0  # libpq's state of a connection with no transaction open
 _DOUBTFUL = 30.0  # seconds of idleness after which a connection is asked whether it still lives
 _ANSWER = 3.0  # seconds it has for that
 _PAUSE = 0.005
+_IN_THE_WAY = (
+    0.9  # seconds that a transaction waits for others while claims may wait for it; less than deadlock_timeout
+)
 _NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 #: Has the system notice, within about a minute, that the other end is gone although nobody said so.
@@ -41,6 +44,9 @@ _KEEPALIVE = {
     "tcp_user_timeout": 30_000,
 }
 _PREPARE_AFTER = 2
+
+#: What we name is ours, where we say so, or the server's own, whatever the role, the database or the address say.
+_NAMES = "-c search_path=pg_catalog,pg_temp"
 _READ_ONLY = " -c default_transaction_read_only=on"
 
 #: The same for the server, which keeps what a host has locked until it finds out that the host is gone.
@@ -64,7 +70,7 @@ def conninfo(url: str, *, timeout: float, pooled: bool, read_only: bool = False)
     }
     if not pooled:  # a pooler has sessions of its own and takes no options for them
         ours = (
-            f"{_PLANNING} {_KEPT_ALIVE} -c lock_timeout={_milliseconds(timeout)} "
+            f"{_NAMES} {_PLANNING} {_KEPT_ALIVE} -c lock_timeout={_milliseconds(timeout)} "
             f"-c idle_in_transaction_session_timeout={idle_timeout(timeout)} "
             f"-c default_transaction_isolation=read\\ committed{_READ_ONLY if read_only else ''}"
         )
@@ -84,8 +90,10 @@ def idle_timeout(timeout: float) -> int:
     return min(max(1000, _milliseconds(timeout) // 3), 10_000)
 
 
-def lock_timeout(timeout: float) -> str:
-    return f"{_milliseconds(timeout)}ms"
+def lock_timeouts(timeout: float) -> tuple[str, str]:
+    """For a transaction without a lock that others wait for, and for one with the lock of a queue, which it then gives
+    up to try again: claims wait for that."""
+    return f"{_milliseconds(timeout)}ms", f"{_milliseconds(min(timeout, _IN_THE_WAY))}ms"
 
 
 def connect(info: str, *, pooled: bool, timeout: float) -> Any:
@@ -117,6 +125,22 @@ class Pool:
                 f"all connections to {self._url!r} are in use by other threads; give the store more with connections=",
                 path=self._url,
             )
+        return self._living()
+
+    def time(self) -> float | None:
+        """The server's time; None when all connections are in use, perhaps by the one who asks."""
+        self.require_open()
+        if not self._free.acquire(blocking=False):
+            return None
+        connection = self._living()
+        try:
+            return float(connection.execute(_NOW).fetchone()[0])
+        except errors.load().Error as error:
+            raise errors.translate(error, self._url) from error
+        finally:
+            self.give(connection, broken=connection.pgconn.transaction_status != _IDLE)
+
+    def _living(self) -> Any:
         try:
             while True:
                 try:
@@ -289,7 +313,7 @@ class Calls(EngineStore):
             try:
                 return work()
             except self._driver_error as error:
-                if not errors.is_retryable(error):
+                if not errors.is_retryable(error) and not errors.is_lock_timeout(error):
                     raise errors.translate(error, self._url) from error
                 if time.monotonic() - began > self._timeout:
                     raise QueueStoreLockedError(

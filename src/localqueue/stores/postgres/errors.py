@@ -47,6 +47,10 @@ def is_retryable(error: BaseException) -> bool:
     return sqlstate(error) in _TRY_AGAIN
 
 
+def is_lock_timeout(error: BaseException) -> bool:
+    return sqlstate(error) == _LOCK_TIMEOUT
+
+
 def is_broken(error: BaseException) -> bool:
     """Whether the connection it came over is of no use any more: the server has not said what was wrong."""
     if isinstance(error, load().Error):

@@ -6,6 +6,7 @@ has passed, an ack sets something free) it changes nothing, and the call takes t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,12 +153,12 @@ class FastPaths(Writer):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
+    ) -> tuple[range, float]:
         row, count = self._queue_id(queue), len(keys)
         bodies, are_text = raw_payloads(payloads)
         if count < COPY_FROM and not records:
             nothing = [None] * count
-            return self._put_rows(
+            return keys, self._put_rows(
                 {queue}, keys, [row] * count, [READY] * count, [0] * count, [0.0] * count, bodies, are_text,
                 [codec] * count, nothing, nothing,
             )  # fmt: skip
@@ -173,7 +174,7 @@ class FastPaths(Writer):
                 rows.copy(columns | {"key": keys, "payload": bodies, "is_text": are_text})
             return unit.now
 
-        return self._write(work)
+        return keys, self._write(work)
 
     def _put(self, messages: Sequence[NewMessage]) -> Committed:
         keys = [key for key in self.ids.keys_of([one.id for one in messages]) if key is not None]
@@ -219,6 +220,10 @@ class FastPaths(Writer):
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
         if self.read_only:
             self._require_writable()
+        began = time.monotonic()
+        return self._whole(self._lease(request), request, began)
+
+    def _lease(self, request: LeaseRequest) -> list[StoredMessage]:
         queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
         if queue is None:
             return []
@@ -236,7 +241,7 @@ class FastPaths(Writer):
         """The rows of what was claimed; None when there is more to do first."""
         if self._claim is not None and _is_simple(request):
             return self._claim_plain(self._claim, queue, request)
-        values = claim_values(self, queue, request, now=self._given_now(), consume=request.consume)
+        values = claim_values(self, queue, request, alone=True, now=self._given_now(), consume=request.consume)
         rows: list[tuple[Any, ...]] = self._do(self.sql.CLAIM, values).fetchall()
         return None if rows and rows[0][0] is None else rows
 
@@ -257,6 +262,14 @@ class FastPaths(Writer):
     def commit(self, changes: Changes) -> Committed:
         if self.read_only:
             self._require_writable()
+        if changes.lease is None:
+            return self._commit(changes)
+        began = time.monotonic()
+        committed = self._commit(changes)
+        committed.leased = self._whole(committed.leased, changes.lease, began)
+        return committed
+
+    def _commit(self, changes: Changes) -> Committed:
         if is_step(changes):
             done = self._step(changes)
             if done is not None:

@@ -2,29 +2,37 @@
 
 They become visible when the user commits and never existed when the user rolls back. So nothing here is remembered in
 the store: a queue made in that transaction may not come to be. Nobody is woken before the commit, because NOTIFY is
-part of the transaction. Plain puts take no lock; what has to be decided about a queue (capacity, dedupe, ordering keys)
-locks it until the user commits, as it must.
+part of the transaction.
+
+The transaction is open for as long as the user likes, and consumers do not wait for it: see `guest_rows.py`. Those who
+put with the same key, or into the room of the same queue, do (`locks.py`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError, QueueStoreLockedError
+from localqueue.stores.engine.timers import settle_all
 from localqueue.stores.port import Changes, Committed
 from localqueue.stores.postgres import errors
-from localqueue.stores.postgres.fast import is_put
-from localqueue.stores.postgres.libpq import Packed, packed_dumper
+from localqueue.stores.postgres.guest_rows import GuestRows, TimersFirst
+from localqueue.stores.postgres.libpq import Packed, array, packed_dumper
+from localqueue.stores.postgres.locks import Locks, guest_locks_of
 from localqueue.stores.postgres.writer import work_of
 
 if TYPE_CHECKING:
     from localqueue.stores.postgres.store import PostgresQueueStore
 
 _IDLE, _IN_ERROR = 0, 3  # of libpq's states of a transaction
-_SETTINGS = "SELECT current_setting('lock_timeout'), current_setting('transaction_isolation')"
-_RESTORE = "SELECT set_config('lock_timeout', $1, true), set_config('localqueue.now', '', true)"
+_RESTORE = (
+    "SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('localqueue.now', '', true), "
+    "pg_catalog.set_config('search_path', $2, true)"
+)
 
 
 def commit_within(store: PostgresQueueStore, connection: Any, changes: Changes) -> Committed:
@@ -33,18 +41,20 @@ def commit_within(store: PostgresQueueStore, connection: Any, changes: Changes) 
     psycopg = errors.load()
     if not isinstance(connection, psycopg.Connection):
         raise TypeError(f"connection= takes a psycopg.Connection to {store.url}, not {connection!r}")
+    if changes.settle or changes.edges or changes.lease is not None:
+        raise ValueError("a transaction of yours takes messages and records; settle and lease outside of it")
     _require_transaction(store, connection)
     borrowed = _Borrowed(psycopg, connection)
     began = connection.pgconn.transaction_status == _IDLE  # then psycopg begins one with our first statement
     try:
-        lock_timeout, isolation = borrowed.execute(_SETTINGS).fetchone()
+        *place, isolation, lock_timeout, search_path = borrowed.execute(store.sql.GUEST).fetchone()
         if isolation != "read committed":
             raise QueueError(
                 f"the transaction on connection= has the isolation level {isolation!r} and would not see what others "
                 "put meanwhile; use READ COMMITTED, which is the default"
             )
-        _require_same_database(store, borrowed)
-        return _apply(store, borrowed, changes, lock_timeout)
+        _require_same_database(store, tuple(place))
+        return _apply(store, borrowed, changes, (lock_timeout, search_path))
     except BaseException as error:
         if began and not connection.closed:
             connection.rollback()
@@ -91,9 +101,8 @@ def _require_transaction(store: PostgresQueueStore, connection: Any) -> None:
         )
 
 
-def _require_same_database(store: PostgresQueueStore, borrowed: _Borrowed) -> None:
+def _require_same_database(store: PostgresQueueStore, theirs: tuple[Any, ...]) -> None:
     """By what no two databases share: their number on the server, and when that server was started."""
-    theirs = borrowed.execute(store.sql.PLACE).fetchone()
     if theirs != store.place and theirs != store.find_place():
         raise ValueError(
             f"connection= is to another database than the queue, which is at {store.url}; only a connection to the "
@@ -101,15 +110,16 @@ def _require_same_database(store: PostgresQueueStore, borrowed: _Borrowed) -> No
         )
 
 
-def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, lock_timeout: str) -> Committed:
+def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, settings: Sequence[str]) -> Committed:
     @contextmanager
-    def savepoint(held: set[int]) -> Iterator[tuple[Any, float]]:
+    def savepoint(locks: Locks, _: set[int]) -> Iterator[tuple[Any, float]]:
         borrowed.execute("SAVEPOINT localqueue")
         try:
-            begin = (store._given_now(), sorted(held), store._lock_timeout)
-            (now,) = borrowed.execute(store.sql.BEGIN, begin, binary=True).fetchone()
+            numbers = array("int4", [lock for lock, _ in locks]), array("bool", [shared for _, shared in locks])
+            begin = (store._given_now(), *numbers, store._lock_timeouts[0])
+            now, _ = borrowed.execute(store.sql.BEGIN_GUEST, begin, binary=True).fetchone()
             yield borrowed, now
-            borrowed.execute(_RESTORE, (lock_timeout,))
+            borrowed.execute(_RESTORE, settings)
         except BaseException:
             if not borrowed.closed:
                 borrowed.execute("ROLLBACK TO SAVEPOINT localqueue")
@@ -117,9 +127,20 @@ def _apply(store: PostgresQueueStore, borrowed: _Borrowed, changes: Changes, loc
             raise
         borrowed.execute("RELEASE SAVEPOINT localqueue")
 
-    queues, work = work_of(changes)
-    committed: Committed = store.decide(savepoint, work, queues, locked=not is_put(changes), commit=False).result
-    return committed
+    settled = Counter[int]()
+
+    def rows_on(connection: Any, now: float, _: set[int], guarded: bool) -> GuestRows:
+        return GuestRows(store, connection, now, settled, guarded=guarded)
+
+    _, work = work_of(changes)
+    locks = guest_locks_of(store.namespace_id, changes)
+    while True:
+        try:
+            committed: Committed = store.decide(savepoint, rows_on, work, locks=locks, commit=False).result
+            return committed
+        except TimersFirst as first:
+            settled[first.queue] += 1
+            store._write(partial(settle_all, queue=first.queue), [first.name])
 
 
 def _translate(error: Exception, store: PostgresQueueStore) -> Exception:

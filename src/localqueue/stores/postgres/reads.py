@@ -232,7 +232,7 @@ class Reads(Calls):
         states = {STATES[state]: count for _, _, state, count in rows if state is not None}
         return RunStats(run_id=run_id, total=rows[0][0], done=rows[0][1], **states)
 
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
         values = (self.namespace_id, raw(run_id), (after and self.ids.key_of(after)) or 0, limit)
         found = self._all(f"{self.sql.FULL_ROW} {self.sql.OF_RUN}", values)
         return [stored_message(self.ids, row) for row in found]

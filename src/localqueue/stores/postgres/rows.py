@@ -23,6 +23,7 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
 from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
+from localqueue.stores.postgres.locks import Locks, run_lock, topic_lock
 from localqueue.stores.postgres.notify import queue_token, run_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
@@ -38,15 +39,16 @@ _RECORDS = ("bytea", "bytea", "bytea", "int8", "int8")
 
 
 class Anew(Exception):
-    """Everything is to be undone and begun again, with the locks of these queues among the first.
+    """Everything is to be undone and begun again, with the locks of these queues, and these locks, among the first.
 
     Another transaction holds one of them, and to wait for it now could be a deadlock; or something that was seen is
     gone.
     """
 
-    def __init__(self, *queues: int) -> None:
+    def __init__(self, *queues: int, locks: Locks = ()) -> None:
         super().__init__(*queues)
         self.queues = queues
+        self.locks = locks
 
 
 def row_of(found: Sequence[Any]) -> Row:
@@ -63,12 +65,12 @@ def row_of(found: Sequence[Any]) -> Row:
 
 
 def claim_values(
-    store: Writer, queue: int, request: LeaseRequest, *, now: float | None, consume: bool
+    store: Writer, queue: int, request: LeaseRequest, *, alone: bool | None, now: float | None, consume: bool
 ) -> tuple[Any, ...]:
-    """The parameters of `lq_claim`, behind the first."""
+    """The parameters of `lq_claim`."""
     name = request.queue
     return (
-        now, queue, request.limit, float(request.timeout), raw_or_none(request.leased_by), request.max_attempts,
+        alone, now, queue, request.limit, float(request.timeout), raw_or_none(request.leased_by), request.max_attempts,
         consume, request.counted, store.namespace_id, raw_or_none(request.ledger),
         raw(name) if request.ledger is not None else b"", store.channel, queue_token(name),
     )  # fmt: skip
@@ -156,16 +158,19 @@ class PostgresRows:
         return self.named | queues | {run_token(name.decode()) for (name,) in named}
 
     def finish(self, tokens: set[str], *, commit: bool) -> None:
-        """Send what is left, tell others of it when it is committed, and commit it."""
+        """Send what is left, tell others of it when it is committed, and commit it. All commits of a namespace wait for
+        the journal's numbers, and whoever gave up there would only come back."""
+        patiently = f"SET LOCAL lock_timeout = '{self.store._lock_timeouts[0]}'"
         if commit and not self._unsent:  # neither a channel nor a token has anything of a user's text
             notify = f"SELECT pg_notify('{self.store.channel}', '{said(tokens)}'); " if tokens else ""
-            self._connection.execute(f"{notify}COMMIT")
+            self._connection.execute(f"{notify}{patiently}; COMMIT")
             return
         with self._in_one_go():
             self._send()
             if tokens:
                 self._connection.execute("SELECT pg_notify($1, $2)", (self.store.channel, said(tokens)))
             if commit:
+                self._connection.execute(patiently)
                 self._connection.execute("COMMIT")
 
     # queues
@@ -209,12 +214,21 @@ class PostgresRows:
                 raise Anew(queue)
             self._held.add(queue)
 
+    def _await_guests(self, lock: int) -> None:
+        """Make sure that no transaction of a user that is open has put what this lock stands for."""
+        ((got,),) = self.ask_for("SELECT pg_try_advisory_xact_lock(1819373160, $1::int)", (lock,))
+        if not got:
+            raise Anew(locks=[(lock, False)])
+
     def queue_name(self, queue: int) -> str:
         name = self.new_names.get(queue) or self.store.queue_names.get(queue)
         if name is None:
             find = self.sql.here("SELECT name FROM localqueue.lq_queues WHERE id = $1")
             name = self.new_names[queue] = self.ask_for(find, (queue,))[0][0].decode()
         return name
+
+    def newest(self, queues: Iterable[int]) -> int:
+        return 0
 
     def subscription_version(self, topic: int) -> int:
         find = self.sql.here("SELECT subscriptions FROM localqueue.lq_queues WHERE id = $1")
@@ -227,7 +241,7 @@ class PostgresRows:
         assert held is not None
         behind = list(wanted.behind)
         indexed: list[bytes] = []
-        holders, heads = _by_queue(wanted.holders, indexed), _by_queue(wanted.heads, indexed)
+        holders, heads = by_queue(wanted.holders, indexed), by_queue(wanted.heads, indexed)
         values = (
             array("int8", list(wanted.keys)), *_apart(behind), array("int8", [wanted.behind[key] for key in behind]),
             array("int8", list(wanted.dependents)), *holders, array("bytea", indexed), *heads,
@@ -236,36 +250,44 @@ class PostgresRows:
         rows: list[Row] = []
         seen: list[Row] = []
         edges: list[tuple[int, int]] = []
+        newest = 0
         for *found, got, upstreams in self.ask_for(self.sql.FETCH, values):
+            if found[1] is None:
+                newest = max(newest, found[0])
+                continue
             row = row_of(found)
             if got is None:
                 seen.append(row)
+                if row.holds_key and (row.queue, row.ordering_key) in wanted.heads:
+                    newest = max(newest, row.key)
                 continue
             if not got:
                 raise Anew(row.queue)
             held.add(row.queue)
             rows.append(row)
             edges += [(upstream, row.key) for upstream in upstreams or ()]
-        return Found(rows, edges, seen)
+        return Found(rows, edges, seen, newest)
 
-    def _rows(self, where: str, *values: Any) -> list[Row]:
+    def _rows(self, where: str, *values: Any, lock: str = "FOR UPDATE") -> list[Row]:
         """Rows, locked in the order of their keys."""
-        statement = self.sql.here(f"{self.sql.ROW} WHERE {where} ORDER BY m.key FOR UPDATE")
+        statement = self.sql.here(f"{self.sql.ROW} WHERE {where} ORDER BY m.key {lock}")
         return [row_of(found) for found in self.ask_for(statement, values)]
 
-    def _some(self, keys: str, *values: Any, still: str | None = None) -> list[Row]:
+    def _some(self, keys: str, *values: Any, still: str | None = None, lock: str = "FOR UPDATE") -> list[Row]:
         """Rows whose keys a statement finds, in its order. With `still` it is asked again when somebody was faster, and
         one of them is gone or is not that any more."""
         where = "m.key = ANY ($1::bigint[])" + (f" AND {still}" if still else "")
         while True:
             order = [row[0] for row in self.ask_for(self.sql.here(keys), values)]
-            found = {row.key: row for row in self._rows(where, array("int8", order))} if order else {}
+            found = {row.key: row for row in self._rows(where, array("int8", order), lock=lock)} if order else {}
             if still is None or len(found) == len(order):
                 return [found[key] for key in order if key in found]
 
     def due(self, queue: int, now: float, limit: int) -> list[Row]:
-        due = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND due_at <= $2 ORDER BY due_at, key LIMIT $3"
-        return self._some(due, queue, now, limit, still="m.due_at IS NOT NULL")
+        """But for those that somebody else has locked: an ack on its way, or a user's transaction that drops one, and
+        may last."""
+        due = "m.queue = $1 AND m.due_at <= $2 ORDER BY m.due_at, m.key LIMIT $3 FOR UPDATE SKIP LOCKED"
+        return [row_of(found) for found in self.ask_for(f"{self.sql.ROW} WHERE {due}", (queue, now, limit))]
 
     def oldest(self, queue: int, limit: int) -> list[Row]:
         return self._some(self.sql.OLDEST, queue, limit, still="m.state = 0")
@@ -313,21 +335,23 @@ class PostgresRows:
     def runs(self, names: Iterable[str]) -> dict[str, Run]:
         wanted = sorted(names)
         self.named.update(map(run_token, wanted))
-        found = self.ask_for(self.sql.ENTER_RUNS, (self.store.namespace_id, list(map(raw, wanted))))
+        entered = (self.store.namespace_id, list(map(raw, wanted)), self.store._given_now(), rules.KNOWN)
+        found = self.ask_for(self.sql.ENTER_RUNS, entered)
         self._runs.update(run for _, run, _ in found)
         return {name.decode(): Run(run, cancelled) for name, run, cancelled in found}
 
-    def cancel(self, name: str, now: float) -> list[Row]:
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
         run = (self.store.namespace_id, raw(name))
+        self._await_guests(run_lock(self.store.namespace_id, name))
         # Queues come before the run: whoever acks one of its messages locks the queue and then the run.
-        self.hold(queue for (queue,) in self.ask_for(self.sql.QUEUES_OF_RUN, run))
+        self.hold(queue for (queue,) in self.ask_for(self.sql.QUEUES_TO_CANCEL, (*run, before, limit)))
         found = self.ask_for(self.sql.CANCEL_RUN, (*run, now))
         if not found:
             return []
         self.named.add(run_token(name))
-        rows = self._rows("m.run = $1 AND m.state < 5", found[0][0])
+        rows = self._some(self.sql.LIVE_OF_RUN, found[0][0], before, limit, still="m.state < 5")
         self.hold(row.queue for row in rows)
-        return rows[::-1]
+        return rows
 
     # rows out
 
@@ -347,6 +371,8 @@ class PostgresRows:
             tell(sql.MARK_REMOVED, *_columns(("int8", "int2"), codes), self.store.namespace_id)
         if writes.deletes:
             self._delete(writes)
+        if writes.removed:  # not before: the journal looks here for why a message went
+            tell(sql.FORGET_REMOVED, self.store.namespace_id, writes.remembered_from, 2 * len(writes.removed))
         for end, keys in (("upstream", writes.freed), ("dependent", writes.forgotten)):
             if keys:
                 tell(sql.here(f"DELETE FROM localqueue.lq_dependencies WHERE {end} = ANY ($1::bigint[])"), keys)
@@ -354,7 +380,7 @@ class PostgresRows:
         if writes.runs:
             runs = sorted(writes.runs.items())
             counts = [(run, change.total, change.done) for run, change in runs]
-            tell(sql.COUNT_RUNS, *_columns(("int4", "int4", "int4"), counts))
+            tell(sql.COUNT_RUNS, *_columns(("int4", "int4", "int4"), counts), now)
         if writes.dropped:
             tell(sql.COUNT_DROPPED, *_columns(("int4", "int4"), sorted(writes.dropped.items())))
 
@@ -402,9 +428,13 @@ class PostgresRows:
 
     def _delete(self, writes: Writes) -> None:
         keys = sorted(writes.deletes)
-        self._gone.update(keys)
         self.tell(self.sql.here("DELETE FROM localqueue.lq_messages WHERE key = ANY ($1::bigint[])"), keys)
-        remembered = [key for key, row in writes.deletes.items() if row.history]
+        self._forget(writes.deletes)
+
+    def _forget(self, deletes: Mapping[int, Row]) -> None:
+        """Delete the histories of messages that go."""
+        self._gone.update(deletes)
+        remembered = [key for key, row in deletes.items() if row.history]
         if remembered:
             forget = self.sql.here("DELETE FROM localqueue.lq_attempts WHERE message = ANY ($1::bigint[])")
             self.tell(forget, remembered)
@@ -432,18 +462,17 @@ class PostgresRows:
         return bool(self.ask_for(self.sql.PAUSED, (queue, raw_or_none(worker)))[0][0])
 
     def claimable(self, queue: int, now: float) -> bool:
-        """`lq_claim` wants all timers settled."""
+        """Claims take what is ready once all timers are settled."""
         return False
 
     def claim(self, queue: int, request: LeaseRequest, now: float) -> list[StoredMessage]:
-        rows = self.ask_for(self.sql.CLAIM, claim_values(self.store, queue, request, now=now, consume=False))
-        if any(row[0] is None for row in rows):  # a lease as short as nothing has ended meanwhile
-            raise Anew
-        return [claimed_message(self.ids, request, row) for row in rows]
+        values = claim_values(self.store, queue, request, alone=None, now=now, consume=False)
+        return [claimed_message(self.ids, request, row) for row in self.ask_for(self.sql.CLAIM, values)]
 
     # operations
 
     def subscribe(self, topic: int, subscriber: str, wanted: bool) -> bool:
+        self._await_guests(topic_lock(self.store.namespace_id, self.queue_name(topic)))
         remove = "DELETE FROM localqueue.lq_subscriptions WHERE topic = $1 AND sha256(subscriber) = sha256($2::bytea)"
         statement = self.sql.SUBSCRIBE if wanted else self.sql.here(remove)
         changed = bool(self.ask(statement, (topic, raw(subscriber))).rowcount)
@@ -472,7 +501,7 @@ def _apart(keys: Iterable[Key]) -> tuple[Packed, Packed]:
     return array("int4", [queue for queue, _ in keys]), array("bytea", [raw(name) for _, name in keys])
 
 
-def _by_queue(keys: Iterable[Key], indexed: list[bytes]) -> list[Packed]:
+def by_queue(keys: Iterable[Key], indexed: list[bytes]) -> list[Packed]:
     """Queues, and where in the list, counted from 1, their keys begin and end; there they are as the indexes have them
     (`lq_key`)."""
     names: dict[int, list[bytes]] = {}

@@ -70,6 +70,8 @@ def migration_files() -> list[Path]:
     return sorted((_FOLDER / "migrations").glob("*.up.sql"))
 
 
+#: What we name is ours, where we say so, or the server's own, whatever the session thinks.
+_OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
 _LOCK = "SELECT pg_advisory_xact_lock(1819373157, 0)"
 
 
@@ -81,7 +83,7 @@ def version(connection: Any, schema: str) -> int:
     """The version a database is in; 0 when it has nothing of ours."""
     if connection.execute(load_statement("schema_exists", schema), (schema,)).fetchone() is None:
         return 0
-    found = "SELECT coalesce(max(version), 0) FROM localqueue.lq_migrations"
+    found = "SELECT coalesce(pg_catalog.max(version), 0) FROM localqueue.lq_migrations"
     return int(connection.execute(in_schema(found, schema)).fetchone()[0])
 
 
@@ -90,9 +92,17 @@ def migrate(connection: Any, schema: str, url: str, to: int | None = None) -> No
     target = latest() if to is None else to
     found = version(connection, schema)
     _require_known(found, schema, url)
-    while found < target:
-        _one_up(connection, schema, target)
-        found = version(connection, schema)
+    try:
+        while found < target:
+            _one_up(connection, schema, target)
+            found = version(connection, schema)
+    except errors.load().errors.InsufficientPrivilege as error:
+        raise QueueStoreError(
+            f"the database at {url!r} has version {found} of the queues' schema {schema!r}, this release needs "
+            f"{target}, and this user may not make it: open it once as the owner of the schema, or have the schema "
+            f"made with CREATE SCHEMA {schema} AUTHORIZATION for the user who is to ({error.diag.message_primary})",
+            path=url,
+        ) from error
 
 
 def _require_known(found: int, schema: str, url: str) -> None:
@@ -106,12 +116,14 @@ def _require_known(found: int, schema: str, url: str) -> None:
 
 def _one_up(connection: Any, schema: str, target: int) -> None:
     with connection.transaction():
+        connection.execute(_OWN_NAMES)
         connection.execute(_LOCK)
         current = version(connection, schema)
         if current >= target:  # another process was faster
             return
         if current == 0:
-            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{require_schema(schema)}"')
+            if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)).fetchone() is None:
+                connection.execute(f'CREATE SCHEMA "{require_schema(schema)}"')
             connection.execute(load_statement("make_migrations", schema))
         file = migration_files()[current]
         _run(connection, _script(file, schema))
@@ -152,6 +164,7 @@ def revert(url: str, *, to: int = 0, schema: str = DEFAULT_SCHEMA) -> None:
 
 def _one_down(connection: Any, schema: str, to: int) -> None:
     with connection.transaction():
+        connection.execute(_OWN_NAMES)
         connection.execute(_LOCK)
         current = version(connection, schema)
         if current <= to:
@@ -185,6 +198,30 @@ def look(connection: Any, sql: Statements, name: str) -> Found:
         seen, version, row = list(connection.execute(sql.SETTINGS).fetchone()), 0, None
     standby, fsync, commit, as_asked = seen
     return Found(standby, fsync, commit, as_asked, version, None if row is None else (int(row), int(secret)))
+
+
+def require_privileges(connection: Any, sql: Statements, url: str, *, read_only: bool) -> None:
+    """That the user may do all that a store does: else it would come out in the middle of some commit."""
+    lacking = [named for (named,) in connection.execute(sql.LACKING, (read_only,))]
+    if lacking:
+        raise QueueStoreError(
+            f"PostgreSQL queue store at {url!r} does not let this user do what a store does: grant it "
+            f"{', '.join(lacking)}",
+            path=url,
+        )
+
+
+def require_own_names(connection: Any, url: str) -> None:
+    """That nobody's functions come before those of the server, in a session whose settings are not ours."""
+    (schemas,) = connection.execute("SELECT pg_catalog.current_schemas(true)").fetchone()
+    first = [name for name in schemas[: schemas.index("pg_catalog")] if not name.startswith("pg_temp")]
+    if first:
+        raise QueueStoreError(
+            f"sessions of the pooler at {url!r} look for names in schema {first[0]!r} before pg_catalog, so what is "
+            "called there may be somebody else's: take pg_catalog out of the search_path of the role and the database, "
+            "which puts it first",
+            path=url,
+        )
 
 
 def require_writable(found: Found, url: str) -> None:

@@ -10,10 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from localqueue.errors import QueueStoreError
 from localqueue.ids import Mint
-from localqueue.stores import fork
+from localqueue.stores import fork, rules
 from localqueue.stores.address import parse
-from localqueue.stores.port import Changes, Committed, Lease
+from localqueue.stores.clock import ServerClock
+from localqueue.stores.port import Changes, Committed, Compacted, Lease
 from localqueue.stores.postgres import backup, connection, errors, guest, schema
 from localqueue.stores.postgres.connection import Pool
 from localqueue.stores.postgres.journal import KeepsJournal
@@ -68,7 +70,7 @@ class PostgresQueueStore(KeepsJournal):
         self.sql = Statements(schema)
         self._clock = clock
         self._timeout = timeout
-        self._lock_timeout = connection.lock_timeout(timeout)
+        self._lock_timeouts = connection.lock_timeouts(timeout)
         self._end_if_idle = f"SET LOCAL idle_in_transaction_session_timeout = {connection.idle_timeout(timeout)}"
         self._pooled = pooled
         self._size = connections
@@ -85,29 +87,37 @@ class PostgresQueueStore(KeepsJournal):
         return Pool(lambda: connection.connect(info, pooled=pooled, timeout=timeout), self._url, self._size, timeout)
 
     def _open(self) -> None:
-        self.namespace_id, secret = self._patiently(self._find_or_make)
+        self.namespace_id, self._secret = self._patiently(self._find_or_make)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
-        self.ids = Mint(secret)
+        self._start_minting()
         self.queue_names: dict[int, str] = {}
         self._prepare_fast_paths(pooled=self._pooled)
         self.place: tuple[Any, ...] | None = None  # which database on which server, once somebody has asked
         self._start_listening()
 
+    def _start_minting(self) -> None:
+        self.ids = Mint(self._secret, ServerClock(self._pool.time).ns)
+
     def _find_or_make(self) -> tuple[int, int]:
         """The row of the namespace and its secret."""
         with self._pool.connection() as one:
+            if self._pooled:
+                schema.require_own_names(one, self._url)
             found = schema.look(one, self.sql, self._namespace)
             if not self._pooled:
                 schema.require_session(found, self._url)
             if self.read_only:
                 if found.standby:
                     self._listen_info = None  # a standby takes no LISTEN
-                return schema.require_there(found, self.sql, self._namespace, self._url)
+                there = schema.require_there(found, self.sql, self._namespace, self._url)
+                schema.require_privileges(one, self.sql, self._url, read_only=True)
+                return there
             schema.require_writable(found, self._url)
             if self.durability == "power":
                 schema.require_durability(found, self._url)
             if found.version != schema.latest():
                 schema.migrate(one, self.sql.schema, self._url)
+            schema.require_privileges(one, self.sql, self._url, read_only=False)
             return found.namespace or schema.namespace(one, self.sql, self._namespace)
 
     @property
@@ -124,7 +134,8 @@ class PostgresQueueStore(KeepsJournal):
 
     def find_place(self) -> tuple[Any, ...] | None:
         """The database this store is in, as it is known now: a server that was restarted is another one."""
-        self.place = self._one(self.sql.PLACE, ())
+        found = self._one(self.sql.GUEST, ())
+        self.place = None if found is None else found[:2]
         return self.place
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
@@ -147,11 +158,24 @@ class PostgresQueueStore(KeepsJournal):
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         self._require_writable()
-        self._do(self.sql.HEARTBEAT, (self._queue_id(queue), raw(worker_id), self._given_now(), leases))
+        self._do(self.sql.HEARTBEAT, (self._queue_id(queue), raw(worker_id), self._given_now(), leases, rules.KNOWN))
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         self._pool.require_open()
         backup.backup(self, os.fspath(path))
+
+    def _compact(self) -> Compacted:
+        """The tables are those of all namespaces."""
+        before = self._all(self.sql.SIZES, (self.sql.schema,))
+        if foreign := [table for table, _, may in before if not may]:
+            raise QueueStoreError(
+                f"this user of {self._url!r} may not compact {', '.join(foreign)}: nothing was changed; let the owner "
+                "of the tables do it",
+                path=self._url,
+            )
+        self._do(f"VACUUM {', '.join(table for table, *_ in before)}", (), again=True)
+        after = self._all(self.sql.SIZES, (self.sql.schema,))
+        return Compacted(*(sum(size for _, size, _ in sizes) for sizes in (before, after)))
 
     # life
 
@@ -177,4 +201,5 @@ class PostgresQueueStore(KeepsJournal):
 
     def reopen_in_child(self) -> None:
         self._pool = self._new_pool()
+        self._start_minting()
         self._start_listening()

@@ -130,6 +130,18 @@ class Connections:
         self._give(connection, node is None)
         return answer
 
+    def refusal(self, *command: bytes) -> str:
+        """What the server says to a command that it is known to refuse."""
+        connection = self._connect(self.node)
+        try:
+            send(connection, *command)
+            connection.read_response()
+        except self._answers as error:
+            return str(error)
+        finally:
+            connection.disconnect()
+        return ""
+
     def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
         """The server has not executed the command: where to ask next, after a rest perhaps, or the error made ours."""
         code, node = code_of(error), None
@@ -211,6 +223,8 @@ class Connections:
         assert failure is not None
         if isinstance(failure, self._redis.exceptions.AuthenticationError):
             raise QueueStoreError(f"the Redis server at {self.shown} refuses this user: {failure}", path=self.shown)
+        if isinstance(failure, self._redis.exceptions.NoPermissionError):
+            raise translate(failure, self.shown)
         raise unavailable(self.shown, failure) from failure
 
     def _options_for(self, address: Address | None) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from localqueue.errors import (
     QueueStoreLockedError,
     QueueStoreReadOnlyError,
     QueueStoreUnavailableError,
-    UnknownMessage,
 )
 from localqueue.stores import refusals
 from localqueue.stores.port import Changes, NewMessage
+from localqueue.stores.redis.privileges import denied, word_of
 
 KeyOf = Callable[[str], bytes]
 
@@ -79,7 +79,9 @@ def translate(error: Exception, url: str) -> QueueStoreError:
         )
     if code in PASSING or code in ("MOVED", "ASK"):
         return unavailable(url, error)
-    if code in ("NOAUTH", "NOPERM"):
+    if code == "NOPERM":
+        return denied(url, [word_of(str(error))])
+    if code == "NOAUTH":
         return QueueStoreError(f"the Redis server at {url} refuses this user: {error}", path=url)
     return QueueStoreError(f"the Redis server at {url} answered: {error}", path=url)
 
@@ -103,11 +105,15 @@ def explain(refused: Refused, changes: Changes, key_of: KeyOf, name_of: Callable
             queue = _message(changes, details[0], key_of).queue
             return QueueFull(queue, changes.limits[queue].maxsize)
         case "IdTaken":
-            return IdTaken(f"message id {_message(changes, details[0], key_of).id} is in use")
+            why = "is in use" if len(details) < 2 else "is in use, or its queue has had a newer one"
+            return IdTaken(f"message id {_message(changes, details[0], key_of).id} {why}")
         case "RunCancelled":
             return refusals.run_cancelled(_message(changes, details[0], key_of).run_id)
         case "UnknownMessage":
-            return _unknown(changes, details[0], details[1], key_of)
+            which = _upstream(changes, details[0], details[1], key_of)
+            return refusals.removed(which) if details[1] else refusals.never_put(which)
+        case "Forgotten":
+            return refusals.forgotten(_upstream(changes, details[0], details[1], key_of))
         case "NotWaiting":
             return refusals.not_waiting(changes.edges[details[0] - 1], details[1].decode())
         case "CircularDependency":
@@ -121,9 +127,8 @@ def _message(changes: Changes, key: bytes, key_of: KeyOf) -> NewMessage:
     return next(message for message in changes.enqueue if key_of(message.id) == key)
 
 
-def _unknown(changes: Changes, dependent: bytes, upstream: bytes, key_of: KeyOf) -> UnknownMessage:
-    """Which upstream it was: one that is no id of ours, or one that was removed."""
+def _upstream(changes: Changes, dependent: bytes, upstream: bytes, key_of: KeyOf) -> str:
+    """Which upstream it was: one that is no id of ours, or one that is gone."""
     named = [one for message in changes.enqueue if key_of(message.id) == dependent for one in message.after]
     named += [edge.upstream for edge in changes.edges if key_of(edge.dependent) == dependent]
-    which = next((one for one in named if key_of(one) == upstream), "")
-    return refusals.removed(which) if upstream else refusals.never_put(which)
+    return next((one for one in named if key_of(one) == upstream), "")

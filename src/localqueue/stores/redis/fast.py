@@ -32,21 +32,26 @@ class Fast(Namespace):
         while True:
             key = self.ids.reserve()
             try:
-                now = self._raw("put", self._time(), name, key.to_bytes(8), body, b"0")
+                now, newer = self._store(name, key, body, b"0")
                 break
             except Refused:  # another process minted the same key
                 continue
-        self._wake.touched((name.decode(),))
-        return self.ids.id_of(key), float(now)
+        return self.ids.id_of(newer or key), now
+
+    def _store(self, queue: bytes, key: int, body: bytes, score: bytes) -> tuple[float, int | None]:
+        """Store a plain message; when, and under which newer key if its queue has had one that is newer than this."""
+        answer = self._raw("put", self._time(), queue, key.to_bytes(8), body, score)
+        self._wake.touched((queue.decode(),))
+        if type(answer) is not list:
+            return float(answer), None
+        return float(answer[0]), self._passed(answer[1])
 
     def _put(self, message: NewMessage) -> Committed:
         """A plain message with an id of its own."""
-        key = rows.own_keys(self.ids, (message.id,))
+        (key,) = rows.own_keys(self.ids, (message.id,))
         body = rows.tail(message.payload, message.codec, message.priority, message.headers)
-        queue = self._queue(message.queue)
-        now = self._raw("put", self._time(), queue, key, body, str(-message.priority).encode())
-        self._wake.touched((queue.decode(),))
-        return Committed([Enqueued("stored", "ready", float(now))])
+        now, newer = self._store(self._queue(message.queue), key, body, str(-message.priority).encode())
+        return Committed([Enqueued("stored", "ready", now, id=None if newer is None else self.ids.id_of(newer))])
 
     def _put_batch(
         self,
@@ -55,18 +60,21 @@ class Fast(Namespace):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
+    ) -> tuple[range, float]:
         name, bodies = self._queue(queue), [rows.tail(payload, codec) for payload in payloads]
         writes, _ = rows.record_writes(self.ids, records)
-        batch = {"keys": rows.packed_keys(keys), "queues": [name], "bodies": bodies}
+        batch = {**rows.packed_keys(keys), "queues": [name], "bodies": bodies} if keys else None
         try:
-            now, _ = self._write("commit", batch=batch, records=writes, records_first=True)
+            now, ((_, _, newer), *_) = self._write("commit", batch=batch, records=writes, records_first=True)
         except Refused as refused:
             if refused.name == "IdTaken":
                 raise IdTaken("a message id of this batch is in use") from None
             raise explain(refused, Changes(records=records), self._key, self._name_of) from None
         self._wake.touched((name.decode(),))
-        return now
+        if newer is None:
+            return keys, now
+        first = self._passed(newer, len(keys))
+        return range(first, first + len(keys)), now
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         if self._watched.seen is not None:  # what the ack sets free is told by the longer call only

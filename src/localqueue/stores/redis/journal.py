@@ -8,7 +8,7 @@ from localqueue.events.journal import JOURNAL_TYPES, JournalEvent
 from localqueue.stores.redis import rows
 from localqueue.stores.redis.namespace import Namespace
 from localqueue.stores.redis.reads import most, pairs
-from localqueue.stores.rules import kept_options
+from localqueue.stores.rules import entry_behind, kept_options
 
 
 class Journal(Namespace):
@@ -20,7 +20,7 @@ class Journal(Namespace):
 
     def events(self, after: int = 0, limit: int | None = None, queue: str | None = None) -> list[JournalEvent]:
         of = None if queue is None else self._digest(queue)
-        found = self._read("events", after=max(after, 0), limit=most(limit), queue=of)[1]
+        found = self._read("events", after=entry_behind(after), limit=most(limit), queue=of)[1]
         return [self._event(number, pairs(fields)) for number, fields in found]
 
     def _event(self, number: bytes, fields: dict[bytes, Any]) -> JournalEvent:

@@ -49,10 +49,14 @@ class Namespace(Shell):
     def _refusal(self, answer: list[Any]) -> Exception:
         name, shown = answer[1].decode(), self._server.shown
         if name != "Version":
+            if name == "IdTaken" and len(answer) > 3:
+                self.ids.overtake(int.from_bytes(answer[3]))
             return Refused(name, answer[2:])
-        if not answer[2]:
+        if answer[2] < VERSION:
             return QueueStoreError(
-                f"the namespace was removed from the Redis server at {shown}; open the store again", path=shown
+                f"the namespace was removed from the Redis server at {shown}, or made anew by an older release; open "
+                "the store again",
+                path=shown,
             )
         return QueueStoreVersionError(
             f"the namespace at {shown} has data version {answer[2].decode()}, which a newer release wrote", path=shown
@@ -124,6 +128,12 @@ class Namespace(Shell):
 
     def _id_of(self, key: bytes) -> str:
         return self.ids.id_of(int.from_bytes(key))
+
+    def _passed(self, key: bytes, count: int = 1) -> int:
+        """The first of some keys that the server has gone on to; those that are minted from now on are newer."""
+        first = int.from_bytes(key)
+        self.ids.reserve(above=first + count - 1)
+        return first
 
     def _messages(self, found: list[Any]) -> list[StoredMessage]:
         """Messages from the groups of four that `show` makes."""

@@ -49,4 +49,6 @@ class Operations(Namespace):
         return int(cancelled)
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
-        self._write("heartbeat", again=not leases, queue=self._queue(queue), worker=worker_id, leases=leases)
+        self._write(
+            "heartbeat", again=not leases, queue=self._queue(queue), worker=worker_id, leases=leases, known=rules.KNOWN
+        )

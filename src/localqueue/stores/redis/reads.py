@@ -113,7 +113,7 @@ class Reads(Namespace):
         total, done, *counts = found
         return RunStats(run_id=run_id, total=total, done=done, **dict(zip(STATES, counts, strict=True)))
 
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
         behind = None if after is None else self._key(after)
         return self._messages(self._read("run_messages", run=digest(run_id), after=behind, limit=most(limit))[1])
 

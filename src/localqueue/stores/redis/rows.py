@@ -15,6 +15,7 @@ from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.stores import rules
+from localqueue.stores.kept_error import error_text
 from localqueue.stores.port import (
     Changes,
     LeaseRequest,
@@ -76,7 +77,7 @@ class _Own(threading.local):
         self.packer = Packer(use_bin_type=False)  # Lua knows one kind of text
 
 
-def pack(arguments: dict[str, Any]) -> bytes:
+def pack(arguments: Any) -> bytes:
     packed: bytes = _own.packer.pack(arguments)
     if len(packed) > _LARGE:  # its buffer would stay as large
         _own.packer = Packer(use_bin_type=False)
@@ -89,10 +90,6 @@ _own = _Own()
 def unpack(data: bytes | None) -> dict[bytes, Any]:
     """What Lua has packed: names and texts as bytes. A table without anything could be a list as well."""
     return {} if data is None else dict(unpackb(data, raw=True))
-
-
-def to_json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, separators=(",", ":"), default=str)
 
 
 def from_json(data: Any) -> Any:
@@ -223,17 +220,20 @@ def key_of(ids: Mint, message_id: str) -> bytes:
     return b"" if key is None else key.to_bytes(8)
 
 
-def own_keys(ids: Mint, message_ids: Sequence[str]) -> bytes:
-    """The keys of new messages, one behind the other."""
+def own_keys(ids: Mint, message_ids: Sequence[str]) -> Sequence[int]:
+    """The keys of new messages."""
     keys = ids.keys_of(message_ids)
-    if None in keys:
+    own = [key for key in keys if key is not None]
+    if len(own) < len(keys):
         wrong = message_ids[keys.index(None)]
         raise ValueError(f"{wrong!r} is not an id of this namespace; ids of new messages come from mint()")
-    return packed_keys(keys)
+    return own
 
 
-def packed_keys(keys: Sequence[Any]) -> bytes:
-    return struct.pack(f">{len(keys)}Q", *keys)
+def packed_keys(keys: Sequence[int]) -> dict[str, bytes]:
+    """The keys of a batch, one behind the other, and which of them is the oldest and the newest."""
+    ends = {"oldest": min(keys).to_bytes(8), "newest": max(keys).to_bytes(8)}
+    return {"keys": struct.pack(f">{len(keys)}Q", *keys), **ends}
 
 
 def is_plain(message: NewMessage) -> bool:
@@ -259,7 +259,7 @@ def commit(
         "strict": changes.strict,
         "topics": [(queue(topic), str(version)) for topic, version in changes.topics.items()],
         "limits": {queue(name): _limit(queue, limit) for name, limit in changes.limits.items()},
-        "batch": in_order and batch(ids, queue, in_order),
+        "batch": in_order and batch(ids, queue, in_order, changes),
         "edges": [(key_of(ids, edge.upstream), key_of(ids, edge.dependent)) for edge in changes.edges],
         "acks" if plain_acks else "settle": settles,
         "records": records,
@@ -275,12 +275,12 @@ def _ack(ids: Mint, queue: Digest, one: Settle) -> Any:
 def _settle(ids: Mint, queue: Digest, one: Settle) -> Any:
     return {
         "queue": queue(one.queue), "key": key_of(ids, one.id), "action": one.action, "token": one.token,
-        "delay": one.delay, "error": to_json(one.error), "most": one.max_attempts, "forgive": one.forgive,
+        "delay": one.delay, "error": error_text(one.error), "most": one.max_attempts, "forgive": one.forgive,
     }  # fmt: skip
 
 
-def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage]) -> dict[str, Any]:
-    """New messages as columns; a column that no message has anything in is None."""
+def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage], changes: Changes) -> dict[str, Any]:
+    """The new messages of these changes as columns; a column that no message has anything in is None."""
     names = list(dict.fromkeys([message.queue for message in messages]))
     numbers = {name: number for number, name in enumerate(names, 1)}
     runs = _column([message.run_id for message in messages])
@@ -289,7 +289,9 @@ def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage]) -> dict[str,
     after = _column([message.after or None for message in messages])
     past = _column([message.past for message in messages])
     return {
-        "keys": own_keys(ids, [message.id for message in messages]),
+        **packed_keys(own_keys(ids, [message.id for message in messages])),
+        "keep": changes.keep_ids,
+        "nth": None if messages is changes.enqueue else _places(messages, changes.enqueue),
         "queues": [queue(name) for name in names],
         "of": None if len(names) <= 1 else [numbers[message.queue] for message in messages],
         "bodies": [tail(one.payload, one.codec, one.priority, one.headers) for one in messages],
@@ -306,6 +308,12 @@ def batch(ids: Mint, queue: Digest, messages: Sequence[NewMessage]) -> dict[str,
     }
 
 
+def _places(messages: Sequence[NewMessage], given: Sequence[NewMessage]) -> list[int]:
+    """Where each of the messages stands among those that were given."""
+    places = {message.id: place for place, message in enumerate(given, 1)}
+    return [places[message.id] for message in messages]
+
+
 def _column(values: list[Any]) -> list[Any] | None:
     return None if values.count(None) == len(values) else values
 
@@ -314,11 +322,11 @@ def _past(past: StoredMessage) -> dict[str, Any]:
     ended = past.state in rules.ENDED
     return {
         "created": past.created_at, "available": past.available_at, "expires": past.expires_at,
-        "attempts": past.attempts, "forgiven": past.forgiven, "error": to_json(past.last_error),
+        "attempts": past.attempts, "forgiven": past.forgiven, "error": error_text(past.last_error),
         "failed": past.failed_at, "ended": past.state if ended else None,
         "ended_at": rules.ended_at(past) if ended else None,
         "history": [
-            [False if value is None else value for value in (*attempt, to_json(error))]
+            [False if value is None else value for value in (*attempt, error_text(error))]
             for *attempt, error in rules.attempts_of(past.history)
         ],
     }  # fmt: skip

@@ -14,17 +14,23 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import QueueStoreError, QueueStoreMissingError, QueueStoreVersionError
+from localqueue.errors import (
+    QueueStoreError,
+    QueueStoreMissingError,
+    QueueStoreUnavailableError,
+    QueueStoreVersionError,
+)
 from localqueue.ids import new_secret
 
 if TYPE_CHECKING:
     from localqueue.stores.redis.connection import Connections
 
-VERSION = b"1"  # of the data, as in `lua/base.lua`
+VERSION = b"2"  # of the data, as in `lua/base.lua`
+_OLDER = (b"1",)  # which `lua/fast.lua` migrates
 
 _FOLDER = Path(__file__).parent / "lua"
 _FILES = (
-    *("base", "writes", "message", "line", "timers", "counts", "enqueue", "dependencies"),
+    *("base", "order", "writes", "message", "line", "timers", "counts", "enqueue", "dependencies"),
     *("settle", "records", "lease", "journal", "reads", "notify", "operations", "check", "fast", "library"),
 )
 _SOURCE = "\n".join((_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in _FILES)
@@ -38,6 +44,8 @@ FUNCTIONS = {
     name: f"{_PREFIX}{name}".encode()
     for name in re.findall(r"^(?:register|write|read)\('(\w+)'", _SOURCE, re.MULTILINE)
 }
+
+Found = list[Any]
 
 _OLDEST = (7, 0)
 _EVICTING = ("allkeys-lru", "allkeys-lfu", "allkeys-random")
@@ -64,20 +72,32 @@ def keys(root: bytes, *, cluster: bool) -> tuple[bytes, ...]:
     return (b"2", root, root + b":never") if cluster else (b"1", root)
 
 
-def open_namespace(server: Connections, namespace: str, *, make: bool) -> int:
-    """The secret of a namespace. It is made on first use; or, to look, it must be there."""
-    key = root(namespace)
-    version, name, secret = server.ask(b"HMGET", key, b"version", b"name", b"secret", again=True)
-    if version is None and not make:
+def find_namespace(server: Connections, namespace: str, *, looking: bool) -> Found:
+    """What is there of a namespace: its version, name and secret. To look, it must be there and of this version."""
+    found: Found = server.ask(b"HMGET", root(namespace), b"version", b"name", b"secret", again=True)
+    version = found[0]
+    if version is None and looking:
         raise QueueStoreMissingError(
             f"there is no namespace {namespace!r} in the store at {server.shown!r}, which was opened to look "
             "(read_only=True); the first store that is opened to write makes it",
             path=server.shown,
         )
-    if version is None:
+    if version in _OLDER and looking:
+        raise QueueStoreVersionError(
+            f"namespace {namespace!r} at {server.shown} was written by an older localqueue (data version "
+            f"{version.decode()}); open it once without read_only, which migrates it",
+            path=server.shown,
+        )
+    return found
+
+
+def open_namespace(server: Connections, namespace: str, found: Found) -> int:
+    """The secret of a namespace, which is made on first use and migrated from an older version."""
+    if found[0] is None or found[0] in _OLDER:
         new = str(new_secret()).encode()
-        made = server.ask(b"FCALL", FUNCTIONS["namespace"], b"1", key, namespace.encode(), new, again=True)
-        version, name, secret = made
+        key, name = root(namespace), namespace.encode()
+        found = server.ask(b"FCALL", FUNCTIONS["namespace"], b"1", key, name, new, again=True)
+    version, name, secret = found
     if version != VERSION:
         raise QueueStoreVersionError(
             f"namespace {namespace!r} at {server.shown} has data version {version.decode()}; this release knows "
@@ -101,6 +121,8 @@ def check_server(server: Connections, *, durability: str, volatile: bool) -> Non
             "which has FUNCTION",
             path=server.shown,
         )
+    if info.get("loading") == "1" or info.get("async_loading") == "1":
+        raise QueueStoreUnavailableError(f"the Redis server at {server.shown} is reading its data", path=server.shown)
     if not volatile:
         _check_persistence(server, info)
     if durability == "power":

@@ -10,8 +10,8 @@ from typing import Any
 
 from localqueue.ids import Mint
 from localqueue.stores import fork
-from localqueue.stores.port import Changes, Committed, Enqueued, Lease
-from localqueue.stores.redis import backup, rows, schema
+from localqueue.stores.port import Changes, Committed, Compacted, Enqueued, Lease
+from localqueue.stores.redis import backup, privileges, rows, schema
 from localqueue.stores.redis.connection import Connections
 from localqueue.stores.redis.errors import Refused, explain
 from localqueue.stores.redis.fast import Fast, flags
@@ -64,7 +64,9 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
                 durability, volatile = "process", True
             schema.check_server(self._server, durability=durability, volatile=volatile)
             self._keys = schema.keys(self._root, cluster=self._server.is_cluster)
-            secret = schema.open_namespace(self._server, namespace, make=not read_only)
+            found = schema.find_namespace(self._server, namespace, looking=read_only)
+            privileges.check(self._server, self._root, looking=read_only)
+            secret = schema.open_namespace(self._server, namespace, found)
             self._proof = str(secret).encode()
             self.ids = Mint(secret)
         except BaseException:
@@ -91,6 +93,7 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         try:
             if (
                 len(enqueue) == 1
+                and not changes.keep_ids
                 and not (changes.edges or changes.settle or changes.records or changes.limits or changes.topics)
                 and changes.lease is None
                 and rows.is_plain(enqueue[0])
@@ -107,12 +110,16 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         self._make(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
         records, versions = rows.record_writes(self.ids, changes.records)
         arguments = rows.commit(self.ids, self._digest, changes, in_order, records)
-        now, ((letters, existing), settled, leased) = self._write("commit" if in_order else "settle", **arguments)
+        now, (landed, settled, leased) = self._write("commit" if in_order else "settle", **arguments)
+        letters, existing, newer = landed
         self._tell(changes)
         enqueued = self._enqueued(letters.decode(), existing, now)
         if linked:
             outcomes = dict(zip((message.id for message in in_order), enqueued, strict=True))
             enqueued = [outcomes[message.id] for message in changes.enqueue]
+        if newer is not None:
+            first = self._passed(newer, len(enqueued))
+            enqueued = [one._replace(id=self.ids.id_of(key)) for key, one in enumerate(enqueued, first)]
         return Committed(enqueued, flags(settled), self._leased(changes.lease, leased, now), versions)
 
     def _enqueued(self, letters: str, existing: list[Any], now: float) -> list[Enqueued]:
@@ -129,6 +136,11 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
 
     def backup(self, path: str) -> None:
         backup.write(self, path)
+
+    def _compact(self) -> Compacted:
+        """What the server takes is not ours alone, so nobody can say how much of it was given back."""
+        self._server.ask(b"MEMORY", b"PURGE", again=True)
+        return Compacted()
 
     def close(self) -> None:
         """Close the connections. Closing twice is harmless; any other call after it raises `QueueStoreClosedError`."""

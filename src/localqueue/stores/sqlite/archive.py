@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -60,7 +61,9 @@ class _Filling:
         for queue in archive.queues:
             self._add_queue(queue)
         for run in archive.runs:
-            self._runs[run.name] = self._insert("lq_runs", namespace=self._namespace, **run._asdict())
+            self._runs[run.name] = self._insert(
+                "lq_runs", namespace=self._namespace, touched_at=time.time(), **run._asdict()
+            )
         for piece in _pieces(archive.messages):
             self._add_messages(piece)
         self._count()
@@ -106,7 +109,7 @@ class _Filling:
         paused_workers = sum(worker.paused_at is not None for worker in queue.workers)
         self._connection.execute(
             "INSERT INTO lq_line (queue, part, rank, position, key, count, until, since, most) "
-            "VALUES (?1, 0, 0, 0, 0, 0, 9e999, ?2, ?3), (?1, 3, 0, 0, 0, 0, NULL, NULL, NULL)",
+            "VALUES (?1, 0, 0, 0, 0, 0, 9e999, ?2, ?3), (?1, 3, 0, 0, 0, 0, NULL, 0, 0)",
             (row, queue.paused_at, paused_workers or None),
         )
         self._many(
@@ -157,7 +160,8 @@ class _Filling:
             kept = [counts.get(CODE[name], 0) for name in _HAS_A_COUNT]
             execute(sql.COUNT_STATES, (*kept, queue))
             (ready,) = execute("SELECT count(*) FROM lq_line WHERE queue = ? AND part = 2", (queue,)).fetchone()
-            execute(sql.COUNT_ARRIVALS, (ready, queue))
+            (newest,) = execute("SELECT max(key) FROM lq_messages WHERE queue = ?", (queue,)).fetchone()
+            execute(sql.COUNT_ARRIVALS, (queue, ready, newest or 0, 0.0))
             execute(sql.COUNT_DEPARTURES, (0, execute(sql.NEXT_DUE, (queue,)).fetchone()[0], queue))
 
     def _add_journal(self) -> None:

@@ -3,20 +3,141 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple, NoReturn
 
+from localqueue.errors import QueueError, QueueStoreCorruptError
+from localqueue.events.journal import JOURNAL_TYPES
+from localqueue.stores.engine.row import from_json
 from localqueue.stores.port import STATES, CheckReport
+from localqueue.stores.sqlite import schema
+from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.errors import DRIVER, translate
+
+_TOO_NEW = 3 << 61  # for a key: what is minted in the year 2073
+
+#: What Python raises when a row is not what it should be.
+UNFORESEEN = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError)
 
 
 def check(connection: sqlite3.Connection) -> CheckReport:
     """SQLite's own integrity check, then ours: counts, leases, keys and dependencies agree with the rows."""
     problems = [row[0] for row in connection.execute("PRAGMA integrity_check(20)").fetchall() if row[0] != "ok"]
+    return CheckReport(tuple(problems or _content_problems(connection)))
+
+
+def raise_explained(error: Exception, connection: sqlite3.Connection, path: str) -> NoReturn:
+    reason = explained(error, connection, path)
+    if reason is error:
+        raise error
+    raise reason from error
+
+
+def explained(error: Exception, connection: sqlite3.Connection, path: str) -> Exception:
+    """The error, or that the file is damaged where what it holds explains an error that nobody foresaw."""
+    if isinstance(error, QueueError):
+        return error
+    try:
+        problems = _content_problems(connection)
+    except DRIVER as failure:
+        return translate(failure, path)
     if not problems:
-        problems = [
-            f"{promise}: {row[0]}"
-            for promise, query in _PROMISES.items()
-            for row in connection.execute(f"{query} LIMIT 5").fetchall()
-        ]
-    return CheckReport(tuple(problems))
+        return error
+    return QueueStoreCorruptError(
+        f"SQLite queue store at {path!r} holds what localqueue did not write ({problems[0]}): check() tells all of it, "
+        "restore a backup",
+        path=path,
+    )
+
+
+def _content_problems(connection: sqlite3.Connection) -> list[str]:
+    """What is not as localqueue writes it. What comes later relies on what was found sound before."""
+    made = _made()
+    for look in (_missing, _mistyped, _no_texts, _no_objects, _broken_promises):
+        if problems := list(look(connection, made)):
+            return problems
+    return []
+
+
+class _Schema(NamedTuple):
+    """The names of what a file must have, each with what it is, also while a journal is kept; the columns of tables."""
+
+    names: dict[str, str]
+    of_journal: dict[str, str]
+    columns: dict[str, list[tuple[str, tuple[str, ...]]]]
+
+
+_STORED_AS = {"INTEGER": ("integer",), "REAL": ("real",), "TEXT": ("text",), "BLOB": ("blob",), "": ("text", "blob")}
+
+
+def _made() -> _Schema:
+    """What this release makes."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        find = "SELECT name, type FROM sqlite_schema WHERE name LIKE 'lq_%'"
+        schema.prepare(connection, ":memory:")
+        names = dict(connection.execute(find).fetchall())
+        schema.run_script(connection, sql.JOURNAL_ON)
+        of_journal = dict(dict(connection.execute(find).fetchall()).items() - names.items())
+        columns = {}
+        for table in (name for name, kind in names.items() if kind == "table"):
+            columns[table] = [
+                (name, _STORED_AS[kind] if required or of_key else (*_STORED_AS[kind], "null"))
+                for _, name, kind, required, _, of_key in connection.execute(f"PRAGMA table_info({table})")
+            ]
+    return _Schema(names, of_journal, columns)
+
+
+def _missing(connection: sqlite3.Connection, made: _Schema) -> Iterator[str]:
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    kept = "lq_journals" in there and connection.execute("SELECT 1 FROM lq_journals WHERE enabled LIMIT 1").fetchone()
+    for name, kind in {**made.names, **(made.of_journal if kept else {})}.items():
+        if name not in there:
+            yield f"the {kind} {name} is missing"
+    for table, columns in made.columns.items():
+        found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} if table in there else set()
+        for column, _ in columns if found else ():
+            if column not in found:
+                yield f"the table {table} has no column {column}"
+
+
+def _mistyped(connection: sqlite3.Connection, made: _Schema) -> Iterator[str]:
+    for table, columns in made.columns.items():
+        wrong = ", ".join(f"""sum(typeof("{name}") NOT IN {(*kinds, "")!r})""" for name, kinds in columns)
+        counts = connection.execute(f"SELECT {wrong} FROM {table}").fetchone()
+        for (name, kinds), count in zip(columns, counts, strict=True):
+            if count:
+                yield f"{count} rows of {table} have a {name} that is not {' or '.join(kinds)}"
+
+
+def _no_texts(connection: sqlite3.Connection, made: _Schema) -> Iterator[str]:
+    for table, columns in made.columns.items():
+        texts = [f'"{name}"' for name, kinds in columns if "text" in kinds]
+        try:
+            for _ in connection.execute(f"SELECT {', '.join(texts)} FROM {table}") if texts else ():
+                pass
+        except sqlite3.OperationalError as error:
+            yield f"a row of {table} has a text that can not be read: {str(error).partition(' with text ')[0]}"
+
+
+_OBJECTS = {"lq_messages": ("last_error",), "lq_attempts": ("error",), "lq_journal": ("error", "options")}
+
+
+def _no_objects(connection: sqlite3.Connection, _: _Schema) -> Iterator[str]:
+    for table, columns in _OBJECTS.items():
+        for column in columns:
+            for (text,) in connection.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"):
+                try:
+                    from_json(text)
+                except ValueError as error:
+                    yield f"a row of {table} has a {column} that can not be read: {error}"
+                    break
+
+
+def _broken_promises(connection: sqlite3.Connection, _: _Schema) -> Iterator[str]:
+    for promise, query in _PROMISES.items():
+        for row in connection.execute(f"{query} LIMIT 5").fetchall():
+            yield f"{promise}: {row[0]}"
 
 
 def _kept_count(state: int) -> str:
@@ -28,6 +149,22 @@ def _kept_count(state: int) -> str:
 
 
 _PROMISES = {
+    "a message is in a state that does not exist": (
+        "SELECT key FROM lq_messages WHERE state NOT IN (0, 1, 3, 4, 5, 6, 7)"
+    ),
+    "a message has a key that is none": "SELECT key FROM lq_messages WHERE key < 1",
+    "a message is in a queue that does not exist": (
+        "SELECT key FROM lq_messages WHERE queue NOT IN (SELECT id FROM lq_queues)"
+    ),
+    "a message is in a run that does not exist": (
+        "SELECT key FROM lq_messages WHERE run IS NOT NULL AND run NOT IN (SELECT id FROM lq_runs)"
+    ),
+    "a queue is in a namespace that does not exist": (
+        "SELECT name FROM lq_queues WHERE namespace NOT IN (SELECT id FROM lq_namespaces)"
+    ),
+    "an entry of the journal has a type that does not exist": (
+        f"SELECT id FROM lq_journal WHERE type NOT BETWEEN 1 AND {len(JOURNAL_TYPES)}"
+    ),
     **{f"a queue miscounts its {STATES[state]} messages": _kept_count(state) for state in (1, 3, 4, 5, 6, 7)},
     "a queue miscounts its ready messages": (
         "SELECT q.name FROM lq_queues AS q JOIN lq_line AS head ON head.queue = q.id AND head.part = 0 "
@@ -38,6 +175,12 @@ _PROMISES = {
         "SELECT q.name FROM lq_queues AS q "
         "WHERE 2 != (SELECT count(*) FROM lq_line AS l WHERE l.queue = q.id AND l.part IN (0, 3))"
     ),
+    "a queue does not know its newest message": (
+        "SELECT q.name FROM lq_queues AS q JOIN lq_line AS tail ON tail.queue = q.id AND tail.part = 3 "
+        "LEFT JOIN (SELECT queue, max(key) AS newest FROM lq_messages GROUP BY queue) AS m ON m.queue = q.id "
+        f"WHERE tail.most IS NULL OR tail.since IS NULL OR tail.most > {_TOO_NEW} OR tail.most < m.newest"
+    ),
+    "a lease has no beginning or no end": "SELECT key FROM lq_line WHERE part = 1 AND (since IS NULL OR until IS NULL)",
     "a message that should be in line is not": (
         "SELECT key FROM lq_messages WHERE state = 0 EXCEPT SELECT key FROM lq_line WHERE part IN (1, 2)"
     ),
@@ -48,7 +191,7 @@ _PROMISES = {
     "a ready message stands in the wrong place": (
         "SELECT m.key FROM lq_line AS l JOIN lq_messages AS m ON m.key = l.key "
         "WHERE l.part = 2 AND (l.queue != m.queue OR l.rank != -m.priority "
-        "OR l.position != coalesce(m.available_at, m.created_at) OR l.count != m.attempts "
+        "OR l.position < coalesce(m.available_at, m.created_at) OR l.count != m.attempts "
         "OR l.until IS NOT m.expires_at)"
     ),
     "an ordering key has two messages in delivery": (

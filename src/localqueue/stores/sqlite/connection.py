@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreError, QueueStoreReadOnlyError
+from localqueue.stores.privacy import make_directory, make_file
+from localqueue.stores.sqlite import space
+from localqueue.stores.sqlite.check import UNFORESEEN, raise_explained
 from localqueue.stores.sqlite.errors import closed, is_busy, locked, translate, translated
 
 T = TypeVar("T")
@@ -51,7 +54,8 @@ def connect(
                         path=path,
                     )
             connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-            connection.execute("PRAGMA wal_autocheckpoint = 10000")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {space.LOG_PAGES}")
+            patiently(lambda: connection.execute(f"PRAGMA journal_size_limit = {space.LOG_SIZE}"), path, timeout)
             connection.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         connection.close()
@@ -92,10 +96,12 @@ def patiently(action: Callable[[], T], path: str, timeout: float) -> T:
         time.sleep(_PAUSE * (0.5 + random.random()))
 
 
-def make_parent(path: str) -> None:
-    """Make the directory of a store file."""
+def make_place(path: str) -> None:
+    """Make the file of a store and its directory. What SQLite makes beside it gets the mode of the file."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_directory(Path(path).parent)
+        with suppress(PermissionError):  # which SQLite finds as well
+            make_file(path)
     except OSError as error:
         kind = QueueStoreReadOnlyError if error.errno in (errno.EACCES, errno.EROFS) else QueueStoreError
         raise kind(f"SQLite queue store at {path!r} can not be opened: {error}", path=path) from error
@@ -120,23 +126,27 @@ class Reader:
         return self._connection
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._read(lambda connection: at_one_moment(connection, work))
+        return self.read(lambda connection: at_one_moment(connection, work))
 
     def rows(self, statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
         """The rows of a single statement, which sees one moment without our saying so."""
-        return self._read(lambda connection: connection.execute(statement, parameters).fetchall())
+        return self.read(lambda connection: connection.execute(statement, parameters).fetchall())
 
     def one(self, statement: str, parameters: Any = ()) -> tuple[Any, ...] | None:
         found = self.rows(statement, parameters)
         return found[0] if found else None
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run work of which a single statement reads."""
         with self.lock:
             self.require_open()
+            connection = self.open()
             try:
-                return work(self.open())
+                return work(connection)
             except sqlite3.Error as error:
                 raise translate(error, self._path) from error
+            except UNFORESEEN as error:
+                raise_explained(error, connection, self._path)
 
     def require_open(self) -> None:
         if self._closed:

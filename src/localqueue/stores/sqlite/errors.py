@@ -15,13 +15,37 @@ from localqueue.errors import (
     QueueStoreReadOnlyError,
 )
 
+#: What the driver raises; the second where it can not read what SQLite has to say of a damaged file.
+DRIVER = (sqlite3.Error, UnicodeDecodeError)
+
 # SQLite tells a full disk from other failed writes only for ENOSPC; a quota or a file size limit ends up here.
 _UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+
+
+# What SQLite says where a table, a trigger or a text of ours is not as we left it.
+_NOT_OURS = (
+    "no such table", "no such column", "no such index", "has no column", "duplicate column", "already exists",
+    "because it is a view", "decode to UTF-8", "can't decode byte",
+)  # fmt: skip
+_BY_KEY = ("lq_messages.", "lq_attempts.")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_taken(error: sqlite3.Error) -> bool:
+    """Whether a message has the same key already, or its queue a newer one; another key might be free. Any other
+    conflict would come again."""
+    code = getattr(error, "sqlite_errorcode", None)
+    by_key = code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY and any(table in str(error) for table in _BY_KEY)
+    return by_key or (code == sqlite3.SQLITE_CONSTRAINT_TRIGGER and str(error) == "late")
+
+
+def is_full(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITABLE
 
 
 def locked(path: str, timeout: float) -> QueueStoreLockedError:
@@ -41,23 +65,24 @@ def translated(path: str) -> Iterator[None]:
     """Raises the driver's errors as store errors that name the file and the way out."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DRIVER as error:
         raise translate(error, path) from error
 
 
-def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
+def translate(error: Exception, path: str) -> QueueStoreError:
     extended = getattr(error, "sqlite_errorcode", 0) or 0
     code = extended & 0xFF
     where = f"SQLite queue store at {path!r}"
+    said = str(error).partition(" with text ")[0]  # the driver shows a text that it can not read: it may be a payload
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return QueueStoreLockedError(
             f"{where} is locked by another process; stop the competing process, use a different store_path, or open "
             "the store with a longer timeout",
             path=path,
         )
-    if code == sqlite3.SQLITE_FULL or extended in _UNWRITABLE:
+    if is_full(error):
         return QueueStoreFullError(
-            f"{where} is full or can not be written ({error}): nothing was changed; free some disk space, or raise the "
+            f"{where} is full or can not be written ({said}): nothing was changed; free some disk space, or raise the "
             "quota or file size limit, and try again",
             path=path,
         )
@@ -66,13 +91,17 @@ def translate(error: sqlite3.Error, path: str) -> QueueStoreError:
             f"{where} is read-only: give this user write access to the file, its -wal and -shm files and its directory",
             path=path,
         )
+    if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH) or any(text in said for text in _NOT_OURS):
+        return QueueStoreCorruptError(
+            f"{where} is not as localqueue made it ({said}): nothing was changed; restore a backup", path=path
+        )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return QueueStoreCorruptError(
-            f"{where} is damaged or is not a SQLite database ({error}); restore a backup or move the file away",
+            f"{where} is damaged or is not a SQLite database ({said}); restore a backup or move the file away",
             path=path,
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return QueueStoreError(
             f"{where} can not be opened: check that the directory exists and that this user may use it", path=path
         )
-    return QueueStoreError(f"{where} failed: {error}", path=path)
+    return QueueStoreError(f"{where} failed: {said}", path=path)

@@ -45,12 +45,20 @@ def _insert_rows(execute: Execute, table: str, count: int, columns: dict[str, An
 
 
 def insert_plain(
-    execute: Execute, now: float, queue: int, payloads: Sequence[Payload], codec: str | None, keys: range
+    execute: Execute,
+    now: float,
+    queue: int,
+    payloads: Sequence[Payload],
+    codec: str | None,
+    keys: range,
+    counts: Counts,
 ) -> None:
     """Messages of one queue that have no options."""
     columns = {"key": keys, "queue": queue, "state": READY, "priority": 0, "created_at": now, "codec": codec}
     _insert_rows(execute, "lq_messages", len(keys), columns | {"payload": list(payloads)})
-    _enter_line(execute, keys, queue, 0, now, None)
+    counts.newest(queue, keys[-1])
+    _enter_line(execute, keys, queue, 0, counts.position(queue, now), None)
+    counts.add(queue, READY, len(keys))
 
 
 def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
@@ -82,13 +90,28 @@ def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
         "expires_at": expires_at,
     }
     _insert_rows(execute, "lq_messages", count, columns)
-    place = [key, queue, _derived(count, neg, priority), available_at, expires_at]
+    for one, last in _newest(queue, batch.keys).items():
+        counts.newest(one, last)
+    position = _derived(
+        count, {one: counts.position(one, now) for one in set(batch.queues.values())}.__getitem__, queue
+    )
+    place = [key, queue, _derived(count, neg, priority), position, expires_at]
     if isinstance(state, list):
         ready = [one == READY for one in state]
         place = [list(compress(one, ready)) if isinstance(one, (list, range)) else one for one in place]
     if state == READY or isinstance(state, list):
         _enter_line(execute, *place)
     _count(counts, count, queue, state, due_at)
+
+
+def _newest(queue: Any, keys: Sequence[int]) -> dict[int, int]:
+    """The greatest key of each queue."""
+    if not isinstance(queue, list):
+        return {queue: max(keys)}
+    newest: dict[int, int] = {}
+    for one, key in zip(queue, keys, strict=True):
+        newest[one] = max(key, newest.get(one, 0))
+    return newest
 
 
 def _count(counts: Counts, count: int, queue: Any, state: Any, due_at: Any) -> None:
@@ -140,8 +163,10 @@ def insert(execute: Execute, one: Insert, counts: Counts) -> None:
             row.ended_at,
         ),
     )  # fmt: skip
+    counts.newest(row.queue, row.key)
     if row.state == READY:
-        place = (row.queue, -row.priority, row.available_at, row.key, row.attempts, row.expires_at)
+        position = row.available_at if message.past is not None else counts.position(row.queue, row.available_at)
+        place = (row.queue, -row.priority, position, row.key, row.attempts, row.expires_at)
         execute(sql.ENTER_LINE, place)
     counts.add(row.queue, row.state, 1)
     if due is not None:

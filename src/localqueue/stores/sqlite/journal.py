@@ -44,36 +44,49 @@ class KeepsJournal(Reads):
     def _events(self, after: int, limit: int | None, queue: int | None) -> list[JournalEvent]:
         base = self.namespace_id << SEQ_BITS
         bounds = (base + after, base + (1 << SEQ_BITS), queue, -1 if limit is None else limit)
-        rows = self._reader.rows(sql.JOURNAL_EVENTS, bounds)
-        return [
-            JournalEvent(
-                entry - base, at, JOURNAL_TYPES[code - 1], name, self.ids.id_of(key), attempt, worker,
-                from_json(error), payload, codec, from_json(options) or None,
-            )
-            for entry, at, code, name, key, attempt, worker, error, payload, codec, options in rows
-        ]  # fmt: skip
+
+        def read(connection: sqlite3.Connection) -> list[JournalEvent]:
+            return [
+                JournalEvent(
+                    entry - base, at, JOURNAL_TYPES[code - 1], name, self.ids.id_of(key), attempt, worker,
+                    from_json(error), payload, codec, from_json(options) or None,
+                )
+                for entry, at, code, name, key, attempt, worker, error, payload, codec, options
+                in connection.execute(sql.JOURNAL_EVENTS, bounds)
+            ]  # fmt: skip
+
+        return self._reader.read(read)
 
     def journal_span(self) -> tuple[int, int]:
-        found = self._reader.one(sql.JOURNAL_SPAN, (self.namespace_id,))
-        if found is None:
-            return 1, 0
-        base = self.namespace_id << SEQ_BITS
-        first, last = found
-        return (last + 1 if first is None else first) - base, last - base
+        def read(connection: sqlite3.Connection) -> tuple[int, int]:
+            found = connection.execute(sql.JOURNAL_SPAN, (self.namespace_id,)).fetchone()
+            if found is None:
+                return 1, 0
+            base = self.namespace_id << SEQ_BITS
+            first, last = found
+            return (last + 1 if first is None else first) - base, last - base
+
+        return self._reader.read(read)
 
     def prune_events(self, *, older_than: float, through: int | None = None) -> int:
-        def work(unit: Unit) -> int:
+        first = self.namespace_id << SEQ_BITS
+        end = first + (1 << SEQ_BITS)
+        stop = end if through is None else min(first + max(through, 0) + 1, end)
+
+        def some(unit: Unit, behind: int, limit: int) -> tuple[int, int | None]:
+            """Look at a piece of the entries and remove the old ones. The last number stays known without them."""
             execute = self._connection_of(unit).execute
-            first = self.namespace_id << SEQ_BITS
-            end = first + (1 << SEQ_BITS)
-            stop = end if through is None else min(first + max(through, 0) + 1, end)
             newest = "SELECT max(id) FROM lq_journal WHERE id > ?1 AND id < ?2"
             execute(
                 f"UPDATE lq_journals SET last = max(last, coalesce(({newest}), 0)) WHERE namespace = ?3",
                 (first, end, self.namespace_id),
             )
-            return execute(
-                "DELETE FROM lq_journal WHERE id > ? AND id < ? AND at <= ?", (first, stop, unit.now - older_than)
-            ).rowcount
+            looked = execute(
+                "SELECT id FROM lq_journal WHERE id > ? AND id < ? ORDER BY id LIMIT ?", (behind, stop, limit)
+            ).fetchall()
+            last = looked[-1][0] if looked else behind
+            old = "DELETE FROM lq_journal WHERE id > ? AND id <= ? AND at <= ?"
+            count = execute(old, (behind, last, unit.now - older_than)).rowcount
+            return count, last if len(looked) == limit else None
 
-        return self._write(work)
+        return self._in_pieces(None, some, first)

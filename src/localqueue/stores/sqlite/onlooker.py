@@ -16,10 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from localqueue.errors import QueueStoreError, QueueStoreLockedError, QueueStoreMissingError
+from localqueue.stores.sqlite.check import UNFORESEEN, raise_explained
 from localqueue.stores.sqlite.connection import Reader, at_one_moment, new_connection
 from localqueue.stores.sqlite.errors import translate
 
@@ -103,7 +104,7 @@ class Onlooker(Reader):
                     continue
                 try:
                     with self._connected(look) as connection:
-                        found = at_one_moment(connection, work)
+                        found = self._read_once(connection, work)
                 except sqlite3.Error as error:
                     now = self._look()
                     if now == look or (now.is_in_use and look.is_in_use):
@@ -120,8 +121,14 @@ class Onlooker(Reader):
                 path=self._path,
             )
 
-    def rows(self, statement: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
-        return self.run(lambda connection: connection.execute(statement, parameters).fetchall())
+    def _read_once(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return at_one_moment(connection, work)
+        except UNFORESEEN as error:
+            raise_explained(error, connection, self._path)
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self.run(work)
 
     def _look(self) -> Look:
         try:

@@ -133,7 +133,7 @@ class Reads(EngineStore):
 
         return self._reader.run(work)
 
-    def run_messages(self, run_id: str, *, after: str | None = None, limit: int | None = None) -> list[StoredMessage]:
+    def _run_messages(self, run_id: str, after: str | None, limit: int | None) -> list[StoredMessage]:
         behind = (after and self.ids.key_of(after)) or 0
         return self._messages(
             "r.namespace = ? AND r.name = ? AND m.run = r.id AND m.key > ? ORDER BY m.key LIMIT ?",

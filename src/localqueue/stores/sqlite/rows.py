@@ -13,7 +13,7 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
-from localqueue.stores.engine.port import A_PIECE, Batch, Found, Insert, KeyTaken, Run, Wanted, Writes
+from localqueue.stores.engine.port import Batch, Found, Insert, KeyTaken, Run, Wanted, Writes
 from localqueue.stores.engine.row import INFLIGHT, READY, Row, to_json
 from localqueue.stores.port import (
     HISTORY_LIMIT,
@@ -27,6 +27,7 @@ from localqueue.stores.port import (
 )
 from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
+from localqueue.stores.sqlite.errors import is_taken
 from localqueue.stores.sqlite.inserts import insert, insert_batch, insert_plain
 from localqueue.stores.sqlite.reads import claimed_message, stored_message
 
@@ -91,6 +92,7 @@ class SQLiteRows:
         self.connection = connection
         self.execute: Execute = connection.execute
         self.new_queues: dict[str, int] = {}
+        self.ends: dict[int, tuple[int, float]] = {}
 
     @property
     def ids(self) -> Mint:
@@ -115,6 +117,18 @@ class SQLiteRows:
 
     def subscription_version(self, topic: int) -> int:
         return int(self.execute("SELECT subscriptions FROM lq_queues WHERE id = ?", (topic,)).fetchone()[0])
+
+    def end(self, queue: int) -> tuple[int, float]:
+        """The newest key of a queue, and the position that nobody in its line is behind."""
+        end = self.ends.get(queue)
+        if end is None:
+            end = self.ends[queue] = self.execute(sql.END_OF_LINE, (queue,)).fetchone()
+            if type(end[0]) is not int:  # ids are minted above it
+                raise TypeError(f"{end[0]!r} is no key")
+        return end
+
+    def newest(self, queues: Iterable[int]) -> int:
+        return max((self.end(queue)[0] for queue in queues), default=0)
 
     # rows in
 
@@ -187,29 +201,34 @@ class SQLiteRows:
         return stored_message(self.ids, self.connection, found)
 
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
-        where = "m.queue = ? AND m.state = ? AND m.ended_at <= ? AND (m.ended_at, m.key) > (?, ?)"
-        values = (queue, state, until, *behind, limit)
-        return self._rows(f"{sql.ROWS} WHERE {where} ORDER BY m.ended_at, m.key LIMIT ?", values)
+        """Those of the same moment apart: the index finds either, and would pass all of a moment for both together."""
+        at, key = behind
+        find = f"{sql.ROWS} WHERE m.queue = ? AND m.state = ? AND "
+        rows = self._rows(f"{find} m.ended_at = ? AND m.key > ? ORDER BY m.key LIMIT ?", (queue, state, at, key, limit))
+        later = f"{find} m.ended_at > ? AND m.ended_at <= ? ORDER BY m.ended_at, m.key LIMIT ?"
+        return rows + self._rows(later, (queue, state, at, until, limit - len(rows)))
 
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
-        return self._rows(f"{sql.ROWS} WHERE m.queue = ? AND m.key > ? ORDER BY m.key LIMIT ?", (queue, behind, limit))
+        keys = [key for (key,) in self.execute(sql.OF_QUEUE, (queue, limit)).fetchall()]
+        return sorted(self._rows_of("m.key IN (...)", keys), key=lambda row: row.key)
 
     def runs(self, names: Iterable[str]) -> dict[str, Run]:
-        found = {}
+        found, now = {}, self.store.now()
         for name in names:
-            run, cancelled_at = self.execute(sql.ENTER_RUN, (self.store.namespace_id, name)).fetchall()[0]
+            run, cancelled_at = self.execute(sql.ENTER_RUN, (self.store.namespace_id, name, now)).fetchall()[0]
             found[name] = Run(run, cancelled_at is not None)
+        self.execute(sql.FORGET_RUNS, (self.store.namespace_id, now - rules.KNOWN, 2 + 2 * len(found)))
         return found
 
-    def cancel(self, name: str, now: float) -> list[Row]:
+    def cancel(self, name: str, now: float, before: int, limit: int) -> list[Row]:
         run = self.execute(sql.CANCEL_RUN, (now, self.store.namespace_id, name)).fetchall()
-        live = f"{sql.ROWS} WHERE m.run = ? AND m.state < 5 ORDER BY m.key DESC LIMIT {A_PIECE}"
-        return self._rows(live, run[0]) if run else []
+        live = f"{sql.ROWS} WHERE m.run = ? AND m.state < 5 AND m.key < ? ORDER BY m.key DESC LIMIT ?"
+        return self._rows(live, (*run[0], before, limit)) if run else []
 
     # rows out
 
     def write(self, writes: Writes, now: float) -> None:
-        counts = Counts(self.execute)
+        counts = Counts(self)
         many = self.connection.executemany
         with _new_ids():
             for one in writes.inserts:
@@ -232,19 +251,20 @@ class SQLiteRows:
             self._leave(row, counts)
             if row.history:
                 self.execute("DELETE FROM lq_attempts WHERE message = ?", (row.key,))
+        if writes.removed:  # not before: the journal looks here for why a message went
+            self.execute(sql.FORGET_REMOVED, (writes.remembered_from, 2 * len(writes.removed)))
         if writes.freed:
             many("DELETE FROM lq_dependencies WHERE upstream = ?", [(key,) for key in writes.freed])
         if writes.forgotten:
             many("DELETE FROM lq_dependencies WHERE dependent = ?", [(key,) for key in writes.forgotten])
         for run, change in writes.runs.items():
-            add = "UPDATE lq_runs SET total = total + ?, done = done + ? WHERE id = ?"
-            self.execute(add, (change.total, change.done, run))
+            self.execute(sql.COUNT_RUN, (change.total, change.done, now, run))
         for queue, dropped in writes.dropped.items():
             self.execute("UPDATE lq_queues SET dropped = dropped + ? WHERE id = ?", (dropped, queue))
         counts.write()
 
     def write_batch(self, batch: Batch) -> None:
-        counts = Counts(self.execute)
+        counts = Counts(self)
         self.execute("SAVEPOINT batch")
         try:
             insert_batch(self.execute, batch, counts)
@@ -257,10 +277,11 @@ class SQLiteRows:
 
     def write_plain(self, queue: int, keys: range, payloads: Sequence[Payload], codec: str | None, now: float) -> None:
         """Insert messages of one queue that have no options."""
-        counts = Counts(self.execute)
+        if not keys:
+            return
+        counts = Counts(self)
         with _new_ids():
-            insert_plain(self.execute, now, queue, payloads, codec, keys)
-        counts.add(queue, READY, len(keys))
+            insert_plain(self.execute, now, queue, payloads, codec, keys, counts)
         counts.write()
 
     def _insert(self, one: Insert, counts: Counts, now: float) -> None:
@@ -318,7 +339,9 @@ class SQLiteRows:
             end = "DELETE FROM lq_line WHERE queue = ? AND part = 1 AND rank = 0 AND position = 0 AND key = ?"
             self.execute(end, (row.queue, row.key))
         elif before.state == READY:
-            self.execute(sql.LEAVE_LINE, (row.queue, -row.priority, before.available_at, row.key))
+            place = (row.queue, -row.priority, before.available_at, row.key)
+            if not self.execute(sql.LEAVE_LINE, place).rowcount:
+                self.execute(sql.LEAVE_LINE_BEHIND, place)
         counts.add(row.queue, before.state, -1)
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
@@ -347,7 +370,7 @@ class SQLiteRows:
         leases = (until, now, request.leased_by, request.max_attempts, queue, *last)
         self.execute(sql.LEASE_UP_TO, leases)
         self.execute(sql.LEAVE_LINE_UP_TO, (queue, *last))
-        counts = Counts(self.execute)
+        counts = Counts(self)
         counts.add(queue, READY, -len(rows))
         counts.due(queue, until)
         counts.write()
@@ -355,7 +378,9 @@ class SQLiteRows:
         if mortal:  # whether they have expired is decided when the lease ends
             self.connection.executemany("UPDATE lq_messages SET due_at = NULL WHERE key = ?", mortal)
         if request.leased_by is not None and request.counted:
-            self.execute(sql.COUNT_LEASES, (queue, request.leased_by, len(rows)))
+            name = request.leased_by
+            if self.execute(sql.COUNT_LEASES, (queue, name, len(rows))).fetchall() == [(len(rows),)]:  # a new one
+                self.execute(sql.FORGET_NAMES, (queue, name, rules.NAMES))
         messages = []
         for row in rows:
             key, token = row[2], row[3] + 1
@@ -367,7 +392,7 @@ class SQLiteRows:
         queue, key = self.find_queue(lease.queue), self.ids.key_of(lease.id)
         if not self.execute(sql.RENEW_LEASE, (until, queue, key, lease.token)).rowcount or queue is None:
             return None
-        counts = Counts(self.execute)
+        counts = Counts(self)
         counts.due(queue, until)
         counts.write()
         return until
@@ -402,10 +427,11 @@ class SQLiteRows:
 class Counts:
     """The counts of queues that a write changes, and their next timers."""
 
-    __slots__ = ("_arrivals", "_departures", "_due", "_execute", "_states")
+    __slots__ = ("_arrivals", "_departures", "_due", "_ended", "_rows", "_states")
 
-    def __init__(self, execute: Execute) -> None:
-        self._execute = execute
+    def __init__(self, rows: SQLiteRows) -> None:
+        self._rows = rows
+        self._ended: set[int] = set()  # queues whose line ends elsewhere than before
         self._arrivals: dict[int, int] = {}
         self._departures: dict[int, int] = {}
         self._states: dict[int, list[int]] = {}
@@ -423,14 +449,31 @@ class Counts:
         if at < self._due.get(queue, rules.NEVER):
             self._due[queue] = at
 
+    def newest(self, queue: int, key: int) -> None:
+        """A message with this key comes."""
+        newest, position = self._rows.end(queue)
+        if key > newest:
+            self._rows.ends[queue] = (key, position)
+        self._ended.add(queue)
+
+    def position(self, queue: int, at: float) -> float:
+        """Where a message that is ready at once enters the line: behind all that are there, whatever the clock says."""
+        newest, position = self._rows.end(queue)
+        if at <= position:
+            return position
+        self._rows.ends[queue] = (newest, at)
+        self._ended.add(queue)
+        return at
+
     def write(self) -> None:
-        for queue, count in self._arrivals.items():
-            self._execute(sql.COUNT_ARRIVALS, (count, queue))
+        execute = self._rows.execute
+        for queue in self._arrivals.keys() | self._ended:
+            execute(sql.COUNT_ARRIVALS, (queue, self._arrivals.get(queue, 0), *self._rows.end(queue)))
         for queue in self._departures.keys() | self._due.keys():
             due = self._due.get(queue, rules.NEVER)
-            self._execute(sql.COUNT_DEPARTURES, (self._departures.get(queue, 0), due, queue))
+            execute(sql.COUNT_DEPARTURES, (self._departures.get(queue, 0), due, queue))
         for queue, counts in self._states.items():
-            self._execute(sql.COUNT_STATES, (*(counts[state] for state in _KEPT), queue))
+            execute(sql.COUNT_STATES, (*(counts[state] for state in _KEPT), queue))
 
 
 @contextmanager
@@ -438,6 +481,8 @@ def _new_ids() -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
+        if not is_taken(error):
+            raise
         raise IdTaken("a message id of this commit is in use") from error
 
 

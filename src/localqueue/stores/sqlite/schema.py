@@ -8,16 +8,19 @@ to the next; all pending ones run in one transaction, so that a crash leaves the
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from localqueue.errors import QueueStoreVersionError
+from localqueue.errors import QueueStoreCorruptError, QueueStoreVersionError
 from localqueue.ids import new_secret
 from localqueue.stores.sqlite import statements as sql
 
 APPLICATION_ID = 0x6C71_7565  # "lque"
 
 #: `MIGRATIONS[n]` leads from version n + 1 to n + 2.
-MIGRATIONS: list[str] = [sql.load(f"migrations/{name}") for name in ("0002_journal_options",)]
+MIGRATIONS: list[str] = [
+    sql.load(f"migrations/{name}")
+    for name in ("0002_journal_options", "0003_commit_order", "0004_touched_runs", "0005_journal_retention")
+]
 
 
 def current_version() -> int:
@@ -68,6 +71,12 @@ def recognise(connection: sqlite3.Connection, path: str, *, shared: bool = False
     """
     file = _look(connection)
     version = file.version
+    if not isinstance(version, int) or (file.is_ours and version < 1) or version < 0:
+        raise QueueStoreVersionError(
+            f"{path!r} says that its SQLite queue schema has version {version!r}, which none has: nothing was changed, "
+            "restore a backup",
+            path=path,
+        )
     if version > current_version():
         raise QueueStoreVersionError(
             f"unsupported SQLite queue schema version: {version}; expected at most {current_version()}: "
@@ -81,7 +90,7 @@ def recognise(connection: sqlite3.Connection, path: str, *, shared: bool = False
             "SQLiteQueueStore(path, shared=True) if messages are to live beside its tables",
             path=path,
         )
-    return version
+    return int(version)
 
 
 class _File(NamedTuple):
@@ -90,7 +99,7 @@ class _File(NamedTuple):
     owner: int
     user_version: int
     tables: int
-    shared_version: int
+    shared_version: Any
 
     @property
     def is_empty(self) -> bool:
@@ -101,7 +110,8 @@ class _File(NamedTuple):
         return self.owner == APPLICATION_ID
 
     @property
-    def version(self) -> int:
+    def version(self) -> Any:
+        """A number, unless somebody else has written it."""
         return self.user_version if self.is_ours else self.shared_version
 
 
@@ -112,8 +122,8 @@ def _look(connection: sqlite3.Connection) -> _File:
         "(SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'lq_schema') "
         "FROM pragma_application_id, pragma_user_version"
     ).fetchone()
-    shared_version = connection.execute("SELECT version FROM lq_schema").fetchone()[0] if shared else 0
-    return _File(owner, version, tables, shared_version)
+    found = connection.execute("SELECT version FROM lq_schema").fetchone() if shared else (0,)
+    return _File(owner, version, tables, None if found is None else found[0])
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:
@@ -136,17 +146,22 @@ def require_current(version: int, path: str) -> None:
         )
 
 
-def find_namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int] | None:
+def find_namespace(connection: sqlite3.Connection, path: str, name: str) -> tuple[int, int] | None:
     """Row and secret of a namespace."""
     found: tuple[int, int] | None = connection.execute(
         "SELECT id, secret FROM lq_namespaces WHERE name = ?", (name,)
     ).fetchone()
+    if found is not None and not isinstance(found[1], int):
+        raise QueueStoreCorruptError(
+            f"SQLite queue store at {path!r} is damaged: namespace {name!r} has lost its secret; restore a backup",
+            path=path,
+        )
     return found
 
 
-def namespace(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
+def namespace(connection: sqlite3.Connection, path: str, name: str) -> tuple[int, int]:
     """The same, made on first use."""
-    while (found := find_namespace(connection, name)) is None:
+    while (found := find_namespace(connection, path, name)) is None:
         connection.execute(
             "INSERT INTO lq_namespaces (name, secret) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new_secret())
         )

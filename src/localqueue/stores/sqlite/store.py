@@ -16,14 +16,16 @@ from typing import Any, TypeVar, cast
 
 from localqueue.errors import QueueStoreMissingError
 from localqueue.ids import Mint
-from localqueue.stores import fork
+from localqueue.stores import fork, rules
 from localqueue.stores.address import require_path
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
+from localqueue.stores.engine.order import newer_keys
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import (
     Changes,
     Committed,
+    Compacted,
     Lease,
     LeaseRequest,
     Payload,
@@ -36,7 +38,7 @@ from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import (
     Reader,
     connect,
-    make_parent,
+    make_place,
     patiently,
     register_clock,
 )
@@ -46,7 +48,8 @@ from localqueue.stores.sqlite.notify import Notifies
 from localqueue.stores.sqlite.onlooker import Onlooker
 from localqueue.stores.sqlite.reads import claimed_message
 from localqueue.stores.sqlite.rows import Execute, SQLiteRows
-from localqueue.stores.sqlite.writer import Unwritable, Writer
+from localqueue.stores.sqlite.space import Space
+from localqueue.stores.sqlite.writer import LONGEST_PAUSE, Unwritable, Writer
 from localqueue.stores.wake import Wake
 
 T = TypeVar("T")
@@ -61,6 +64,8 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     `read_only` the store is opened to look, in a directory that may be read-only: nothing is made or changed. Safe to
     share between threads, to open from many processes, and to carry over a fork.
     """
+
+    _pause_between_pieces = 1.2 * LONGEST_PAUSE
 
     def __init__(
         self,
@@ -83,7 +88,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             self._open_to_look()
         else:
             if self.path != ":memory:":
-                make_parent(self.path)
+                make_place(self.path)
             self._open()
         fork.track(self)
 
@@ -93,14 +98,16 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         try:
             with translated(self.path):
                 patiently(lambda: schema.prepare(connection, self.path, shared=shared), self.path, self._timeout)
-                found = patiently(lambda: schema.namespace(connection, self._namespace), self.path, self._timeout)
+                found = patiently(
+                    lambda: schema.namespace(connection, self.path, self._namespace), self.path, self._timeout
+                )
             if self.path == ":memory:":
                 self._begin_in_memory(connection)
             else:
+                self._writer = Writer(connection, path=self.path, clock=self._clock, timeout=self._timeout)
+                self._watch: Reader | None = Reader(self._connect, self.path)  # opened when somebody first waits
                 self._reader = Reader(self._connect, self.path)
                 self._reader.open()
-                self._watch: Reader | None = Reader(self._connect, self.path)  # opened when somebody first waits
-                self._writer = Writer(connection, path=self.path, clock=self._clock)
         except BaseException:
             connection.close()
             raise
@@ -109,7 +116,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def _begin_in_memory(self, connection: sqlite3.Connection) -> None:
         """Reads and writes share the one connection that has the database."""
         self._watch = None
-        self._writer = Writer(connection, path=self.path, clock=self._clock)
+        self._writer = Writer(connection, path=self.path, clock=self._clock, timeout=self._timeout)
         self._reader = Reader(lambda: connection, self.path, self._writer.lock)
 
     def _open_to_look(self) -> None:
@@ -128,7 +135,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         if version == 0:
             raise QueueStoreMissingError(f"there is no store at {self.url!r}", path=self.path)
         schema.require_current(version, self.path)
-        found = schema.find_namespace(connection, self._namespace)
+        found = schema.find_namespace(connection, self.path, self._namespace)
         if found is None:
             raise QueueStoreMissingError(
                 f"there is no namespace {self._namespace!r} in the store at {self.url!r}", path=self.path
@@ -166,6 +173,8 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             queue = self.queue_ids.get(changes.settle[0].queue)
             if queue is not None:
                 return self._step(queue, changes)
+        if changes.enqueue:
+            self._writer.room.admit_all(changes.enqueue)
         return self._write(lambda unit: apply(unit, changes))
 
     def _step(self, queue: int, changes: Changes) -> Committed:
@@ -195,21 +204,21 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         row = self.queue_ids.get(queue) or self._write(lambda unit: unit.rows.queue(queue))
-        now = self._clock()
+        self._writer.room.admit(len(payload))
 
-        def work(execute: Execute, _: float) -> None:
-            execute(sql.PUT_ONE, (key, row, now, payload, codec))
-
-        while True:
+        def work(execute: Execute, now: float) -> tuple[int, float]:
             key = self.ids.reserve()
-            try:
-                self._writer.one(work)
-                break
-            except sqlite3.IntegrityError:  # another process minted the same key
-                continue
+            execute(sql.PUT_ONE, (key, row, now, payload, codec))
+            return key, now
+
+        try:
+            key, at = self._writer.one(work)
+        except sqlite3.IntegrityError:  # another process was quicker, or the clock went back
+            (message_id,), at = self.put_batch(queue, [payload], codec)
+            return message_id, at
         self._drained.discard(row)
         self._wake.touched((queue,))
-        return self.ids.id_of(key), now
+        return self.ids.id_of(key), at
 
     def _put_batch(
         self,
@@ -218,15 +227,17 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         payloads: Sequence[Payload],
         codec: str | None,
         records: Sequence[RecordWrite],
-    ) -> float:
-        def work(unit: Unit) -> float:
+    ) -> tuple[range, float]:
+        def work(unit: Unit) -> tuple[range, float]:
             rows = _rows_of(unit)
             rows.write_records(records, unit.now)
             number = rows.queue(queue)
             unit.changed_queues.add(number)
-            rows.write_plain(number, keys, payloads, codec, unit.now)
-            return unit.now
+            under = newer_keys(unit, keys, (number,), keep=False) or keys
+            rows.write_plain(number, under, payloads, codec, unit.now)
+            return under, unit.now
 
+        self._writer.room.admit_batch(payloads)
         return self._write(work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
@@ -248,12 +259,11 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             return []
         self._drained.discard(row)
         if fast.is_plain(request) and request.ledger is None:
-            now = self._clock()
-            until = now + timeout
-            claimed = self._writer.one(lambda execute, _: fast.claim_one(execute, row, request, now))
+            now, claimed = self._writer.one(lambda execute, now: (now, fast.claim_one(execute, row, request, now)))
             if claimed is not None:
                 self._wake.touched((queue,))
                 key, token, found = claimed
+                until = now + timeout
                 message = claimed_message(self.ids, queue, key, token, found, now, until, leased_by) if found else None
                 message = message or self.get(queue, self.ids.id_of(key))
                 return [message] if message is not None else self.lease(request)  # an operator removed it at once
@@ -267,10 +277,12 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def _look_again(self, queue: int, worker: str | None) -> bool:
         """Whether an unsuccessful claim was only held up: by a timer, or by a message that can expire."""
-        found = self._reader.one(sql.LOOK, (queue, worker))
-        assert found is not None
-        ready, _, until, paused_at = found
-        return paused_at is None and (ready > 0 or until <= self._clock())
+
+        def look(connection: sqlite3.Connection) -> bool:
+            ready, _, until, paused_at = connection.execute(sql.LOOK, (queue, worker)).fetchone()
+            return paused_at is None and (ready > 0 or until <= self._clock())
+
+        return self._reader.read(look)
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         def work(unit: Unit) -> list[float | None]:
@@ -314,7 +326,9 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def heartbeat(self, queue: str, worker_id: str, *, leases: int = 0) -> None:
         def work(unit: Unit) -> None:
-            _rows_of(unit).execute(sql.HEARTBEAT, (unit.rows.queue(queue), worker_id, unit.now, leases))
+            rows, number = _rows_of(unit), unit.rows.queue(queue)
+            rows.execute(sql.HEARTBEAT, (number, worker_id, unit.now, leases))
+            rows.execute(sql.FORGET_WORKERS, (number, unit.now - rules.KNOWN))
 
         self._write(work)
 
@@ -328,6 +342,17 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
                 backup.publish(os.fspath(path), source.backup)
             finally:
                 source.close()
+
+    def _compact(self) -> Compacted:
+        self._reader.require_open()
+        if self._watch is None:
+            return Compacted()  # memory that is free is used for something else
+        connection = self._connect()
+        try:
+            with translated(self.path):
+                return Space(connection, self.path).compact()
+        finally:
+            connection.close()
 
     # life
 

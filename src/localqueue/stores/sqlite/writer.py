@@ -1,20 +1,33 @@
 """The one write connection of a store.
 
 A thread that finds the lock free runs its work alone. The others are grouped, each in its own savepoint.
+
+The time that work is told is read when nothing is left to wait for. So a statement that is a transaction of its own
+does not wait for another process: where there is one, it becomes a transaction that takes the lock first.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from localqueue.stores.group import GroupWriter, Ticket
-from localqueue.stores.sqlite.errors import closed, translate
+from localqueue.stores.room import PLENTY, Room
+from localqueue.stores.sqlite.check import UNFORESEEN, explained, raise_explained
+from localqueue.stores.sqlite.errors import closed, is_busy, is_full, is_taken, translate
+from localqueue.stores.sqlite.space import Space
 
 T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
 Work = Callable[[Execute, float], T]
+
+# Seconds before the lock is asked for again: SQLite's own at first, but never longer than the last of them.
+_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025)
+LONGEST_PAUSE = _PAUSES[-1]
 
 
 def _unseen(edge: str) -> None:
@@ -26,38 +39,70 @@ class Unwritable:
 
     def __init__(self, refuse: Callable[[], None]) -> None:
         self.run = self.one = lambda work: refuse()
+        self.room = Room("", lambda: PLENTY)
 
 
 class Writer(GroupWriter):
     """Runs work in write transactions: all of one piece of work is applied, or nothing of it.
 
-    Driver errors come out as store errors, except `sqlite3.IntegrityError`, which the work foresees.
+    Driver errors come out as store errors, except that a key is taken, which the work foresees.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, path: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, *, path: str, clock: Callable[[], float], timeout: float
+    ) -> None:
         super().__init__()
         self.connection = connection
         self.execute: Execute = connection.cursor().execute  # one cursor for all: it is used under the lock only
         self._path = path
         self._clock = clock
+        self._timeout = timeout
+        connection.execute("PRAGMA busy_timeout = 0").fetchall()
         self._closed = False
         self._committed = False
+        self._until_tidy = 1
+        self.space = None if path == ":memory:" else Space(connection, path)
+        self.room = Room(path, self._measure)
 
     def one(self, work: Work[T]) -> T:
         """Run work of which a single statement writes, which is a transaction without our saying so."""
         if self.on_edge is None and self.lock.acquire(False):
             try:
-                return work(self.execute, 0.0)
+                value = work(self.execute, self._clock())
+                self._until_tidy -= 1
+                if not self._until_tidy:
+                    self._tidy()
+                return value
             except sqlite3.Error as error:
-                raise self._failure(error) from error
+                if not is_busy(error) and not is_full(error):
+                    raise self._failure(error) from error
+            except UNFORESEEN as error:
+                raise_explained(error, self.connection, self._path)
             finally:
                 self.lock.release()
         return self.run(work)
 
+    def _measure(self) -> int:
+        if self.space is None:
+            return PLENTY
+        with self.lock:
+            try:
+                return self.space.measure()
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def _tidy(self) -> None:
+        self._until_tidy = PLENTY if self.space is None else self.space.tidy()
+
     def _failure(self, error: sqlite3.Error) -> Exception:
         if self._closed:
             return closed(self._path)
-        return error if isinstance(error, sqlite3.IntegrityError) else translate(error, self._path)
+        return error if is_taken(error) else translate(error, self._path)
+
+    def _reason(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error):
+            return self._failure(error)
+        return explained(error, self.connection, self._path) if isinstance(error, UNFORESEEN) else error
 
     def run(self, work: Work[T]) -> T:
         if self.lock.acquire(False):
@@ -72,14 +117,30 @@ class Writer(GroupWriter):
             return self._transact(work)
         except sqlite3.Error as error:
             raise self._failure(error) from error
+        except UNFORESEEN as error:
+            raise_explained(error, self.connection, self._path)
 
     def _transact(self, work: Work[T]) -> T:
+        """Again where the disk is full, once the log begins anew in the place that it has. Others who find it full do
+        the same, and who reads is in the way of it."""
+        for pause in (*_PAUSES, None):
+            try:
+                return self._try(work)
+            except sqlite3.Error as error:
+                if self.space is None or pause is None or not is_full(error):
+                    raise
+                with suppress(sqlite3.Error, OSError):
+                    self.space.save_room()
+            time.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _try(self, work: Work[T]) -> T:
         edge = self.on_edge or _unseen
         begun = self._committed = False
         if self._closed:
             raise closed(self._path)
         try:
-            self.execute("BEGIN IMMEDIATE")
+            self._begin()
             begun = True
             now = self._clock()
             edge("begun")
@@ -87,16 +148,36 @@ class Writer(GroupWriter):
             edge("applied")
             self.execute("COMMIT")
             edge("committed")
-            return value
         except BaseException:
             self._committed = begun and not self.connection.in_transaction
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
+        self._until_tidy -= 1
+        if self._until_tidy <= 0:
+            self._tidy()
+        return value
+
+    def _begin(self) -> None:
+        """Take the write lock, and wait for it as long as was asked for."""
+        deadline = 0.0
+        for pause in chain(_PAUSES, repeat(LONGEST_PAUSE)):
+            try:
+                self.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                now = time.monotonic()
+                deadline = deadline or now + self._timeout
+                if now >= deadline:
+                    raise
+            time.sleep(min(pause, deadline - now))
 
     def close(self) -> None:
         with self.lock:
             self._closed = True
+            self._tidy()
             self.connection.close()
 
     def _commit(self, group: list[Ticket[Any]]) -> None:
@@ -111,12 +192,13 @@ class Writer(GroupWriter):
     def _apply(self, group: list[Ticket[Any]], now: float) -> None:
         execute = self.execute
         for ticket in group:
+            ticket.forget()
             execute("SAVEPOINT ticket")
             try:
                 ticket.value = ticket.work(execute, now)
             except sqlite3.OperationalError:
                 raise
             except Exception as error:
-                ticket.error = self._failure(error) if isinstance(error, sqlite3.Error) else error
                 execute("ROLLBACK TO ticket")
+                ticket.error = self._reason(error)
             execute("RELEASE ticket")

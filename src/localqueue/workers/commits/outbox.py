@@ -6,7 +6,6 @@ acks the message. Its messages share one ordering key, so the next is not delive
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from localqueue.policies import PerKeyFifoOrdering
@@ -43,7 +42,7 @@ class Outbox(Coordinator):
     def succeeded(self, job: Job, kept: Kept, outcome: Outcome) -> Steps:
         envelope = envelope_of(job.message, result_key=kept.stored_under, result=kept.result)
         if self._outbox is None:
-            self._external.save(envelope_key(PREFIX, job.message), {**envelope, "at": time.time()})
+            self._external.save(envelope_key(PREFIX, job.message), {**envelope, "at": job.now})
             return
         (new_id,) = self._queue.store.mint()
         draft = NewMessage(new_id, self._outbox.name, JSON_CODEC.encode(envelope), ordering_key=ORDERING_KEY)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, RecordConflict
 from localqueue.policies.codec import JSON_CODEC
+from localqueue.stores.kept_error import describe_error, shown
 from localqueue.stores.port import Changes, Lease, RecordWrite, StoredMessage
-from localqueue.stores.rules import describe_error
 from localqueue.workers.commits.local import Coordinator, envelope_key, envelope_of, records_of
 from localqueue.workers.job import Job
 from localqueue.workers.ledger import Kept
-from localqueue.workers.outcome import Call, Outcome, Steps
+from localqueue.workers.outcome import Call, Outcome, Steps, cause_of
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -162,8 +162,9 @@ class Saga(Coordinator):
             try:
                 compensation = self._compensations[step["name"]]
                 yield Call(compensation, (value, step["result"]))
-            except (Exception, SystemExit) as error:
-                log.warning("compensation %r of %s failed, it is tried again: %r", step["name"], saga.key, error)
+            except Exception as failure:
+                error = cause_of(failure)
+                log.warning("compensation %r of %s failed, it is tried again: %s", step["name"], saga.key, shown(error))
                 return error
             step["state"] = "compensated"
             saga.save()
@@ -185,7 +186,9 @@ class Saga(Coordinator):
             except (LeaseLost, RecordConflict):  # another worker recovers it
                 continue
             except Exception as error:  # the others need not wait for it
-                log.warning("the saga %s is not compensated yet, it is looked at again later: %r", record.key, error)
+                log.warning(
+                    "the saga %s is not compensated yet, it is looked at again later: %s", record.key, shown(error)
+                )
 
     def _recover(self, saga: SagaLog, message: StoredMessage | None) -> Steps:
         if message is not None or saga.compensating:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, RecordConflict
+from localqueue.stores.kept_error import shown
 from localqueue.stores.port import INFLIGHT, Changes, Record, RecordWrite
 from localqueue.workers.commits.local import Coordinator, envelope_key, envelope_of, records_of
 from localqueue.workers.job import Job
@@ -59,7 +60,7 @@ class TwoPhase(Coordinator):
             for participant in self._participants:
                 yield Call(participant.prepare, (txid, envelope))
             self._save_prepared(job, envelope)
-        except (Exception, SystemExit):
+        except Exception:
             yield from self._roll_back_ours(txid, version)
             raise
         told = None
@@ -125,9 +126,11 @@ class TwoPhase(Coordinator):
         for call in calls:
             try:
                 yield Call(call, (txid,))
-            except (Exception, SystemExit) as error:
+            except Exception as error:
                 heard = False
-                log.warning("a participant of %s could not %s yet, it is asked again later: %r", txid, what, error)
+                log.warning(
+                    "a participant of %s could not %s yet, it is asked again later: %s", txid, what, shown(error)
+                )
         return heard
 
     def _forget(self, txid: str) -> None:
@@ -150,7 +153,7 @@ class TwoPhase(Coordinator):
             elif not owned:
                 yield from self._roll_back(record.key, record.version)
         except Exception as error:  # of a store; the others need not wait for it
-            log.warning("%s stays in doubt, it is looked at again later: %r", record.key, error)
+            log.warning("%s stays in doubt, it is looked at again later: %s", record.key, shown(error))
 
     def _is_owned(self, record: Record) -> bool:
         """Whether the worker that wrote it still has its lease. If it looks lost, writing `aborting` settles it."""

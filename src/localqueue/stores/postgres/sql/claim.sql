@@ -1,2 +1,2 @@
-SELECT * FROM localqueue.lq_claim(true, $1::float8, $2::int, $3::int, $4::float8, $5::bytea, $6::int, $7::bool,
-                                  $8::bool, $9::int, $10::bytea, $11::bytea, $12::text, $13::text)
+SELECT * FROM localqueue.lq_claim($1::bool, $2::float8, $3::int, $4::int, $5::float8, $6::bytea, $7::int, $8::bool,
+                                  $9::bool, $10::int, $11::bytea, $12::bytea, $13::text, $14::text)

@@ -3,6 +3,7 @@
 -- a key ($4), those that wait for others ($5), and holders of dedupe keys whose time to live is over ($14). The other
 -- holders, and the heads of ordering keys, are only seen: a claim would pass by what is locked. The keys of both are
 -- given as indexes have them (`lq_key`), those of a queue ($6, $10) from one place to another ($7, $8 and $11, $12 of $9).
+-- A row with nothing but a key has the greatest one of the messages that are blocked behind the heads.
 WITH holders AS MATERIALIZED (
   SELECT held.* FROM unnest($6::int[], $7::int[], $8::int[]) AS w (queue, first, last) CROSS JOIN LATERAL (
     SELECT m.key, m.due_at <= $14::float8 AND m.expires_at <= $14::float8 AS outlived FROM localqueue.lq_messages AS m
@@ -43,3 +44,13 @@ SELECT m.key, m.queue, m.state, m.priority, m.created_at, m.available_at, m.atte
        m.leased_until, m.leased_at, m.leased_by, m.most, m.forgiven, m.waiting_on, m.dependents, m.history, m.run,
        m.ordering_key, m.dedupe_key, m.last_error, m.failed_at, NULL, NULL
   FROM seen AS s JOIN localqueue.lq_messages AS m ON m.key = s.key
+UNION ALL
+SELECT max(last.key), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL
+  FROM unnest($10::int[], $11::int[], $12::int[]) AS w (queue, first, last)
+  CROSS JOIN LATERAL unnest(($9::bytea[])[w.first:w.last]) AS k (name)
+  CROSS JOIN LATERAL (
+    SELECT m.key FROM localqueue.lq_messages AS m
+     WHERE m.queue = w.queue AND localqueue.lq_key(m.ordering_key) = k.name AND m.ordering_key IS NOT NULL
+       AND m.ended_at IS NULL AND m.state = 4 ORDER BY m.key DESC LIMIT 1) AS last
+HAVING max(last.key) IS NOT NULL

@@ -7,7 +7,8 @@
 --   :l            hash: message -> lease           :gone  hash: message removed without an ack -> why
 --   :up, :dn      dependencies, by upstream and by dependent
 --   :rec, :recs   records, and their keys in order :log   the journal, a stream
---   :run:<run>    hash of a run                    :run:<run>:m  its messages
+--   :newest       hash: queue -> the newest message that it ever had, or a newer key
+--   :run:<run>    hash of a run                    :run:<run>:m  its messages, :awaited  that somebody waits for it
 -- and for each queue, after <root>:<queue>:
 --   r  the ready line: score = minus priority, member = when it became available, then the message
 --   i  leases by their end                         t  other timers by when they are due
@@ -21,7 +22,7 @@
 
 local L = {}
 local call  -- redis.call, which is not there yet while the library is loaded; see library.lua
-local VERSION = '1'
+local VERSION = '2'
 local QUEUE = 22
 local HISTORY = 20
 local CHUNK = 1000

@@ -83,6 +83,10 @@ local function check_queue(tx, queue, problem)
   if call('HLEN', q .. 'd') ~= deduped then
     problem('dedupe keys are listed that no live message has', queue)
   end
+  local last, newest = keys[#keys], call('HGET', tx.root .. ':newest', queue)
+  if last and (not newest or L.is_newer(last, newest)) then
+    problem('a queue has a message that is newer than it knows', hex(last))
+  end
   return #keys, call('ZCARD', q .. 'i')
 end
 

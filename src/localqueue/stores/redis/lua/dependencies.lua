@@ -9,6 +9,9 @@ local function add_edge(tx, upstream, dependent)
     if tx.dropped[upstream] or L.hget(tx, tx.root .. ':gone', upstream) then
       L.refuse('UnknownMessage', dependent, upstream)
     end
+    if upstream < L.remembered_from(tx) then
+      L.refuse('Forgotten', dependent, upstream)
+    end
     return false
   end
   local packed = L.hget(tx, tx.x, upstream)
@@ -26,7 +29,7 @@ end
 function L.wait_for(tx, key, after)
   local waiting, seen = 0, {}
   for _, one in ipairs(after) do
-    local upstream = tx.alias[one] or one
+    local upstream = L.named(tx, one)
     if not seen[upstream] then
       seen[upstream] = true
       if add_edge(tx, upstream, key) then
@@ -58,7 +61,7 @@ end
 
 function L.add_edges(tx, edges)
   for n, edge in ipairs(edges) do
-    local upstream, dependent = tx.alias[edge[1]] or edge[1], tx.alias[edge[2]] or edge[2]
+    local upstream, dependent = L.named(tx, edge[1]), L.named(tx, edge[2])
     local msg = dependent ~= '' and L.current(tx, dependent)
     if not msg or msg.state ~= 'waiting' then
       L.refuse('NotWaiting', n, msg and msg.state or 'gone')

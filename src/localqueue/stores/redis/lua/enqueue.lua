@@ -1,8 +1,8 @@
 -- Enqueueing: capacity, dedupe, dependencies, runs and ordering keys, all inside the inserting call.
 --
--- The messages of a commit come as columns: keys in one text, queues and which of them each is for, the rest of each
--- body, and of these the columns that somebody needs: delay, ttl, dk (dedupe key), ok (ordering key), rid and run, after,
--- past. New messages are kept in `tx.new`, as lists that are written with a few commands for each kind of key: with the
+-- The messages of a commit come as columns: keys in one text (with the oldest and the newest of them), queues and which
+-- of them each is for, the rest of each body, and of these the columns that somebody needs: delay, ttl, dk (dedupe key),
+-- ok (ordering key), rid and run, after, past, and nth, their order where they do not come in it. New messages are kept in `tx.new`, as lists that are written with a few commands for each kind of key: with the
 -- next flush, which comes before anything that looks at messages or changes those that are there. So a batch of
 -- thousands is some dozens of commands, unless each of its messages drops another.
 -- `tx.alias` and `tx.dropped` know those of the same commit that were not stored.
@@ -42,12 +42,14 @@ local function push(spot, part, one, two)
 end
 
 -- Counts new messages of a run, which is made on first use.
-local function join_run(tx, rid, name, members)
+local function join_run(tx, rid, name, members, joined)
   local run = tx.root .. ':run:' .. rid
   if not L.hget(tx, run, 'name') then
     L.hset(tx, run, 'name', name)
     L.hset(tx, tx.root .. ':runs', rid, name)
+    L.forget_runs(tx, joined)
   end
+  L.hset(tx, run, 'at', L.text(tx.now))
   L.hincr(tx, run, 'total', #members / 2)
   L.add(tx, 'ZADD', run .. ':m', members)
   L.mark(tx, 'runs', rid)
@@ -67,9 +69,10 @@ function L.write_new(tx)
     if spot.sizes.r > 0 or spot.lists.t then
       L.mark(tx, 'wakes', queue)
     end
+    L.hset(tx, tx.root .. ':newest', queue, tx.newest)
   end
   for rid, run in pairs(new.runs) do
-    join_run(tx, rid, run.name, run.lists.m)
+    join_run(tx, rid, run.name, run.lists.m, new.runs)
   end
   L.show(tx, new.originals, tx.existing)
 end
@@ -143,7 +146,7 @@ function L.oldest_ready(tx, queue)
     if not found[1] then
       return oldest
     end
-    if not oldest or found[1] < oldest then
+    if not oldest or L.is_before(found[1], oldest) then
       oldest = found[1]
     end
     level = '(' .. found[2]
@@ -252,6 +255,8 @@ local function make_room(tx, queue, key, limit)
   elseif limit.overflow == 'drop-newest' then
     count_dropped(tx, queue)
     tx.dropped[key] = true
+    L.hset(tx, tx.root .. ':gone', key, TYPES.dropped)
+    L.forget_removed(tx, 1)
     return DROPPED
   elseif limit.overflow == 'drop-oldest' then
     L.flush(tx)
@@ -289,12 +294,13 @@ local function is_taken(tx, key)
   return L.hget(tx, tx.m, key)
 end
 
--- The letters of what became of the messages.
+-- The letters of what became of the messages, and the first of their new keys.
 local function enqueue_all(tx, batch, limits)
   local keys, of, rests, scores, letters = split(batch.keys), batch.of, batch.bodies, batch.score, {}
   local dks, oks, delays, ttls = batch.dk, batch.ok, batch.delay, batch.ttl
   local rids, afters, pasts = batch.rid, batch.after, batch.past
-  local taken, last = L.fetch(tx.m, keys), ''
+  local taken, last, first = L.fetch(tx.m, keys), '', nil
+  keys, first = L.in_commit_order(tx, batch, limits, keys, taken)
   tx.looked = {d = holders(tx, batch, dks, 'd'), o = holders(tx, batch, oks, 'o')}
   local more, keys_alone = {at = 0}, {}  -- what is more to a message, and to one that is ready at once
   local now, pack, spots_of, spot, spot_for = L.place(tx.now), cmsgpack.pack, nil, nil, nil
@@ -361,10 +367,11 @@ local function enqueue_all(tx, batch, limits)
     end
     letters[n] = letter
   end
-  return letters
+  return letters, first
 end
 
--- Applies the conditions and new messages of a commit: a letter for each message, and the duplicates' originals.
+-- Applies the conditions and new messages of a commit: a letter for each message, the duplicates' originals, and the
+-- first of the keys that its messages have instead of those they came with.
 function L.enqueue(tx, topics, limits, batch)
   tx.alias, tx.dropped, tx.existing = {}, {}, {}
   for _, topic in ipairs(topics) do
@@ -373,14 +380,14 @@ function L.enqueue(tx, topics, limits, batch)
     end
   end
   if not batch then
-    return {'', {}}
+    return {'', {}, false}
   end
   for queue, limit in pairs(limits) do
     if limit.maxsize > 0 then
       load_of(tx, queue)
     end
   end
-  local letters = enqueue_all(tx, batch, limits)
+  local letters, first = enqueue_all(tx, batch, limits)
   L.flush(tx)
-  return {table.concat(letters), tx.existing}
+  return {table.concat(letters), tx.existing, first}
 end

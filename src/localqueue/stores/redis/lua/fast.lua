@@ -1,6 +1,6 @@
 -- The everyday calls, with as few commands as they can do with.
 
--- Arguments: time, queue, message, rest of the body, minus the priority.
+-- Arguments: time, queue, message, rest of the body, minus the priority. The time, and the key if it had to be another.
 local function put(keys, args)
   local root, queue, key = keys[1], args[2], args[3]
   local meta = call('HMGET', root, 'version', 'secret', 'journal')
@@ -10,9 +10,16 @@ local function put(keys, args)
   end
   local now = tonumber(args[1]) or L.clock()
   local body = queue .. struct.pack('>d', now) .. args[4]
-  if call('HSETNX', root .. ':m', key, body) == 0 then
+  local m, registers = root .. ':m', root .. ':newest'
+  local newest = call('HGET', registers, queue)
+  local is_late = newest and not L.is_newer(key, newest)
+  if is_late and call('HEXISTS', m, key) == 0 then
+    key = L.keys_above(m, newest, key, 1)[1]
+  end
+  if call('HSETNX', m, key, body) == 0 then
     return {'!', 'IdTaken', key}
   end
+  call('HSET', registers, queue, key)
   local q = root .. ':' .. queue .. ':'
   call('ZADD', q .. 'r', args[5], L.place(now) .. key)
   call('ZADD', q .. 'a', 0, key)
@@ -22,9 +29,9 @@ local function put(keys, args)
     L.write_journal(tx)
   end
   if call('ZCARD', q .. 'r') == 1 then  -- whoever waits has seen the line empty
-    call('PUBLISH', root, queue)
+    L.say(root, queue)
   end
-  return L.text(now)
+  return is_late and {L.text(now), key} or L.text(now)
 end
 
 -- Arguments: time, queue, message, token.
@@ -86,10 +93,37 @@ local function commit(tx, args)
   return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}
 end
 
--- Opens a namespace, making it on first use. Arguments: its name, a secret for a new one.
-local function namespace(keys, args)
-  if call('EXISTS', keys[1]) == 0 then
-    call('HSET', keys[1], 'version', VERSION, 'name', args[1], 'secret', args[2])
+-- The numbers of those commands that the caller may not run, of a list of whole commands: the server may break down over
+-- one that lacks arguments.
+local function privileges(_, args)
+  local denied = {}
+  for n, command in ipairs(cmsgpack.unpack(args[1])) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      denied[#denied + 1] = n
+    end
   end
-  return call('HMGET', keys[1], 'version', 'name', 'secret')
+  return denied
+end
+
+-- From version 1 to 2: a queue knows the newest message that it ever had.
+local function keep_newest(root)
+  for _, queue in ipairs(call('HKEYS', root .. ':names')) do
+    local last = call('ZREVRANGE', root .. ':' .. queue .. ':a', 0, 0)[1]
+    if last then
+      call('HSET', root .. ':newest', queue, last)
+    end
+  end
+end
+
+-- Opens a namespace, making it on first use and migrating it from an older version. Arguments: its name, a secret for a
+-- new one.
+local function namespace(keys, args)
+  local root = keys[1]
+  if call('EXISTS', root) == 0 then
+    call('HSET', root, 'version', VERSION, 'name', args[1], 'secret', args[2])
+  elseif call('HGET', root, 'version') == '1' then
+    keep_newest(root)
+    call('HSET', root, 'version', VERSION)
+  end
+  return call('HMGET', root, 'version', 'name', 'secret')
 end

@@ -2,12 +2,38 @@
 
 local LOOK_EVERY, LOOK_AT = 64, 128
 
+local function time_of(log, number)
+  local id = string.format('%.0f-0', number)
+  local entry = call('XRANGE', log, id, id)[1]
+  return entry and tonumber(entry[2][2])
+end
+
+-- The number of the last entry, among some that are farther and farther from the newest, that is older than that.
+local function last_before(log, seq, since)
+  local distance = LOOK_EVERY
+  while distance < seq do
+    local at = time_of(log, seq - distance)
+    if at and at < since then
+      return seq - distance
+    end
+    distance = distance * 2
+  end
+  return 0
+end
+
+-- By the rule of `localqueue.stores.retention`.
 local function trim(tx, log, seq, keep_seconds, keep_events)
-  local old = {}
+  local old, behind = {}, nil
+  local confirmed = keep_seconds and seq > LOOK_EVERY and time_of(log, seq - LOOK_EVERY)
+  local since = confirmed and math.min(tx.now, confirmed) - keep_seconds
   for _, entry in ipairs(call('XRANGE', log, '-', '+', 'COUNT', LOOK_AT)) do
     local number = tonumber(string.match(entry[1], '^%d+'))
     local at = tonumber(entry[2][2])
-    if (keep_events and number <= seq - keep_events) or (keep_seconds and at < tx.now - keep_seconds) then
+    if since and at > tx.now then
+      behind = behind or last_before(log, seq, since)
+    end
+    if (keep_events and number <= seq - keep_events)
+      or (since and (at < since or (at > tx.now and number < behind))) then
       old[#old + 1] = entry[1]
     end
   end

@@ -1,6 +1,32 @@
 -- Claiming and renewing.
 
 local DUE_A_CLAIM = 500
+local NAMES = 250  -- as in rules.py
+
+-- Of workers that never sent a heartbeat, if there are many.
+local function forget_names(w, but)
+  if call('HLEN', w) <= NAMES then
+    return
+  end
+  local silent, seen = {}, {}
+  for _, field in ipairs(call('HKEYS', w)) do
+    local kind, worker = string.sub(field, 1, 1), string.sub(field, 2)
+    if kind == 's' then
+      seen[worker] = true
+    elseif worker ~= but then
+      silent[#silent + 1] = worker
+    end
+  end
+  local gone = {}
+  for _, worker in ipairs(silent) do
+    if not seen[worker] then
+      gone[#gone + 1] = 'n' .. worker
+    end
+  end
+  if #gone >= NAMES then
+    L.many('HDEL', w, gone)
+  end
+end
 
 -- Whether a queue is paused for a worker; and the mark of those who wait for room in it.
 function L.is_paused(tx, queue, worker)
@@ -44,7 +70,9 @@ function L.lease(tx, request, whole)
     L.mark(tx, 'rooms', queue)
   end
   if request.by and request.counted then
-    call('HINCRBY', q .. 'w', 'n' .. request.by, #keys)
+    if call('HINCRBY', q .. 'w', 'n' .. request.by, #keys) == #keys then  -- a new name
+      forget_names(q .. 'w', request.by)
+    end
   end
   return reply, false
 end

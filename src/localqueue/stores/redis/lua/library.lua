@@ -38,7 +38,7 @@ local function write(name, body, flags)
       L.take_back(tx)
     end
     if type(result) == 'table' and result.refusal then
-      return {'!', unpack(result.refusal)}
+      return {'!', unpack(L.as_given(tx, result.refusal))}
     end
     error(result)
   end, flags)
@@ -51,6 +51,7 @@ end
 local DRAINS = {'allow-oom'}
 
 register('namespace', namespace)
+register('privileges', privileges, {'no-writes', 'allow-stale'})
 register('put', put)
 register('ack', ack, DRAINS)
 write('lease', lease, DRAINS)

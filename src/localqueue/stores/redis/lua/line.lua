@@ -130,5 +130,46 @@ end
 
 function L.mark_removed(tx, msg, why)
   L.hset(tx, tx.root .. ':gone', msg.key, TYPES[why])
+  L.forget_removed(tx, 1)
   L.note(tx, why, msg)
+end
+
+-- The first key that a message which is gone is remembered by: what was minted seven days ago (see ids.py).
+local EPOCH_US, REMEMBERED_US = 1577836800000000, 7 * 86400 * 1000000
+
+function L.remembered_from(tx)
+  if not tx.horizon then
+    local us = math.max(math.floor(tx.now * 1000000) - REMEMBERED_US - EPOCH_US, 0)
+    tx.horizon = struct.pack('>I4I4', math.floor(us / 1048576), (us % 1048576) * 4096)
+  end
+  return tx.horizon
+end
+
+-- Looks at some runs, and forgets those that nobody has touched for long and that have no message any more. `mine` are
+-- those that this call puts messages into.
+local KNOWN = 7 * 86400
+
+function L.forget_runs(tx, mine)
+  local runs = tx.root .. ':runs'
+  for _, rid in ipairs(call('HRANDFIELD', runs, 4)) do
+    local run = tx.root .. ':run:' .. rid
+    local at = not mine[rid] and (call('HGET', run, 'at') or call('HSET', run, 'at', L.text(tx.now)) and nil)
+    if at and tonumber(at) < tx.now - KNOWN and call('EXISTS', run .. ':m') == 0 then
+      call('UNLINK', run)
+      call('HDEL', runs, rid)
+    end
+  end
+end
+
+-- For each message that is remembered, looks at some others and forgets those that were remembered long enough.
+function L.forget_removed(tx, count)
+  local from, old = L.remembered_from(tx), {}
+  for _, key in ipairs(call('HRANDFIELD', tx.root .. ':gone', math.min(4 * count, CHUNK))) do
+    if key < from then
+      old[#old + 1] = key
+    end
+  end
+  if #old > 0 then
+    call('HDEL', tx.root .. ':gone', unpack(old))
+  end
 end

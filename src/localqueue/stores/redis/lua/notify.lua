@@ -2,7 +2,8 @@
 --
 -- Marks are of those who wait for something that is not told otherwise: room in a queue, a change of a run. Whoever
 -- makes the change sees the mark and tells; a mark that is not renewed is soon forgotten. Marks go by the server's clock,
--- whatever time a test gives.
+-- whatever time a test gives. That of a queue is one of its settings; that of a run is a key of its own which expires, as
+-- one can wait for a run that never comes to be.
 
 local MOST_NAMES = 16
 local MARK_LASTS = 5
@@ -10,6 +11,11 @@ local MARK_LASTS = 5
 local function is_awaited(key)
   local mark = call('HGET', key, 'awaited')
   return mark and tonumber(mark) > L.clock()
+end
+
+-- What is told was stored: whether it can be told decides about nothing. Who is not told looks by himself.
+function L.say(root, text)
+  redis.pcall('PUBLISH', root, text)
 end
 
 function L.tell(tx)
@@ -23,12 +29,12 @@ function L.tell(tx)
     end
   end
   for run in pairs(tx.runs or {}) do
-    if is_awaited(tx.root .. ':run:' .. run) then
+    if call('EXISTS', tx.root .. ':run:' .. run .. ':awaited') == 1 then
       names[#names + 1] = run
     end
   end
   if #names > 0 then
-    call('PUBLISH', tx.root, #names <= MOST_NAMES and table.concat(names, ' ') or '*')
+    L.say(tx.root, #names <= MOST_NAMES and table.concat(names, ' ') or '*')
   end
 end
 
@@ -60,7 +66,7 @@ function L.room(tx, args)
 end
 
 function L.await_run(tx, args)
-  mark(tx.root .. ':run:' .. args.run)
+  call('SET', tx.root .. ':run:' .. args.run .. ':awaited', '', 'PX', MARK_LASTS * 1000)
   return L.run(tx, args)
 end
 

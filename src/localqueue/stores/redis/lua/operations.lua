@@ -54,6 +54,7 @@ local function remove(tx, queue, keys, why)
       end
     end
     call('HSET', tx.root .. ':gone', unpack(gone))
+    L.forget_removed(tx, #part)
     call('HDEL', tx.m, unpack(part))
     call('HDEL', tx.x, unpack(part))
     call('HDEL', tx.l, unpack(part))
@@ -113,9 +114,22 @@ function L.pause(tx, args)
   end
 end
 
+-- A worker that comes has those forgotten that were not seen for long.
+local function forget_workers(tx, w, known)
+  local all = call('HGETALL', w)
+  for n = 1, #all, 2 do
+    local kind, worker = string.sub(all[n], 1, 1), string.sub(all[n], 2)
+    if kind == 's' and tonumber(all[n + 1]) < tx.now - known then
+      call('HDEL', w, 's' .. worker, 'n' .. worker)
+    end
+  end
+end
+
 function L.heartbeat(tx, args)
   local w = L.at(tx, args.queue) .. 'w'
-  call('HSET', w, 's' .. args.worker, L.text(tx.now))
+  if call('HSET', w, 's' .. args.worker, L.text(tx.now)) == 1 then
+    forget_workers(tx, w, args.known)
+  end
   if args.leases ~= 0 then
     call('HINCRBY', w, 'n' .. args.worker, args.leases)
   end

@@ -6,6 +6,7 @@ function L.ack(tx, msg)
   local x = msg.x
   if x.rid then
     L.hincr(tx, tx.root .. ':run:' .. x.rid, 'done', 1)
+    L.hset(tx, tx.root .. ':run:' .. x.rid, 'at', L.text(tx.now))
   end
   if x.dp then
     L.free_dependents(tx, msg.key)
@@ -45,7 +46,8 @@ function L.leave_delivery(tx, msg, one)
 end
 
 local function settle_one(tx, one)
-  local msg = one.key ~= '' and L.current(tx, one.key)
+  local key = tx.renamed and tx.renamed[one.key] or one.key
+  local msg = key ~= '' and L.current(tx, key)
   if not msg or msg.queue ~= one.queue then
     return false
   end

@@ -42,7 +42,7 @@ function L.fall(tx, key, max_attempts)
 end
 
 local function passed_before(one, other)
-  return one.at < other.at or (one.at == other.at and one.key < other.key)
+  return one.at < other.at or (one.at == other.at and L.is_newer(other.key, one.key))
 end
 
 -- Moves up to `limit` due messages of each kind on, in the order in which their timers passed. Whether none is left, and

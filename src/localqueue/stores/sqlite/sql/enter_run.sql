@@ -1,1 +1,3 @@
-INSERT INTO lq_runs (namespace, name) VALUES (?, ?) ON CONFLICT DO UPDATE SET name = name RETURNING id, cancelled_at
+INSERT INTO lq_runs (namespace, name, touched_at) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET touched_at = iif(excluded.touched_at > touched_at + 3600, excluded.touched_at, touched_at)
+RETURNING id, cancelled_at

@@ -70,7 +70,7 @@ BEGIN
     FROM lq_next_entry WHERE queue = NEW.queue;
 END;
 
--- Retention: every 64 entries look at the 128 oldest.
+-- Retention, by the rule of `localqueue.stores.retention`: every 64 entries look at the 128 oldest.
 CREATE TRIGGER IF NOT EXISTS lq_journal_kept AFTER INSERT ON lq_journal
 WHEN NEW.id % 64 = 0
  AND EXISTS (SELECT 1 FROM lq_journals WHERE namespace = NEW.id >> 48 AND coalesce(keep_events, keep_seconds) IS NOT NULL)
@@ -78,5 +78,15 @@ BEGIN
   DELETE FROM lq_journal
    WHERE id IN (SELECT id FROM lq_journal WHERE id >= (NEW.id >> 48) << 48 AND id < NEW.id ORDER BY id LIMIT 128)
      AND (id <= NEW.id - (SELECT keep_events FROM lq_journals WHERE namespace = NEW.id >> 48)
-          OR at < NEW.at - (SELECT keep_seconds FROM lq_journals WHERE namespace = NEW.id >> 48));
+          OR at < (SELECT min(NEW.at, e.at) - j.keep_seconds FROM lq_journals AS j, lq_journal AS e
+                    WHERE j.namespace = NEW.id >> 48 AND e.id = NEW.id - 64)
+          OR at > NEW.at
+             AND id < (SELECT max(m.id) FROM lq_journals AS j, lq_journal AS e, lq_journal AS m
+                        WHERE j.namespace = NEW.id >> 48 AND e.id = NEW.id - 64
+                          AND m.id > (NEW.id >> 48) << 48 AND m.at < min(NEW.at, e.at) - j.keep_seconds
+                          AND m.id IN (NEW.id - 64, NEW.id - 128, NEW.id - 256, NEW.id - 512, NEW.id - 1024,
+                                       NEW.id - 2048, NEW.id - 4096, NEW.id - 8192, NEW.id - 16384, NEW.id - 32768,
+                                       NEW.id - 65536, NEW.id - 131072, NEW.id - 262144, NEW.id - 524288,
+                                       NEW.id - 1048576, NEW.id - 2097152, NEW.id - 4194304, NEW.id - 8388608,
+                                       NEW.id - 16777216, NEW.id - 33554432, NEW.id - 67108864)));
 END;

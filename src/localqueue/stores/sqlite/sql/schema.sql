@@ -61,7 +61,7 @@ CREATE INDEX lq_messages_run ON lq_messages (run) WHERE run IS NOT NULL;
 --      most = how many attempts it may have
 --   2  a ready message: rank = minus its priority, position = when it became available, count = its attempts,
 --      until = when it expires
---   3  the tail row: count = messages that ever entered the ready part
+--   3  the tail row: count = messages that ever entered the ready part; see also migrations/0003_commit_order.sql
 -- Head, leases and the next ready messages are neighbours in one B-tree, as are the last ready message and the tail row.
 -- A put writes one page here and one of messages, a lease one page, an ack one here and one of messages; and
 -- the number of ready messages is tail.count - head.count, whatever the backlog.

@@ -1,15 +1,17 @@
 -- What the store asks for most often, as functions: one round trip and one transaction each, with plans that are made
 -- once for each session, also behind a pooler. Tables of a queue swing between empty and millions of rows faster than
 -- they are analysed, so the plans are not left to statistics: everything is looked up by index.
+--
+-- They are called in sessions that look for names in pg_catalog first. Those that are one expression, and part of indexes and
+-- defaults, were bound to it when they were made. (0008 makes all of them again, for databases that have older ones.)
 
-CREATE FUNCTION localqueue.lq_now() RETURNS float8 LANGUAGE sql VOLATILE AS $$
-  SELECT coalesce(nullif(current_setting('localqueue.now', true), '')::float8,
-                  extract(epoch FROM clock_timestamp())::float8)
-$$;
+CREATE OR REPLACE FUNCTION localqueue.lq_now() RETURNS float8 LANGUAGE sql VOLATILE
+RETURN coalesce(nullif(current_setting('localqueue.now', true), '')::float8,
+                extract(epoch FROM clock_timestamp())::float8);
 
 -- The beginning of a transaction of several statements: its queues are locked, always in the same order, and then
 -- it is told the time, which is later than that of whatever was committed there before.
-CREATE FUNCTION localqueue.lq_begin(p_now float8, p_queues int[], p_timeout text) RETURNS float8
+CREATE OR REPLACE FUNCTION localqueue.lq_begin(p_now float8, p_queues int[], p_timeout text) RETURNS float8
 LANGUAGE plpgsql AS $$
 DECLARE
   v_queue int;
@@ -24,15 +26,15 @@ BEGIN
   RETURN v_now;
 END $$;
 
-CREATE FUNCTION localqueue.lq_history(p_message bigint) RETURNS text LANGUAGE sql STABLE AS $$
-  SELECT json_agg(json_build_array(attempt, event, at, leased_at, encode(leased_by, 'hex'), error) ORDER BY n)::text
-    FROM localqueue.lq_attempts WHERE message = p_message
-$$;
+CREATE OR REPLACE FUNCTION localqueue.lq_history(p_message bigint) RETURNS text LANGUAGE sql STABLE
+RETURN (SELECT json_agg(json_build_array(attempt, event, at, leased_at, encode(leased_by, 'hex'), error) ORDER BY n)::text
+          FROM localqueue.lq_attempts WHERE message = p_message);
 
 -- Claims up to p_limit messages. A row with a key is a claimed message; one without says that nothing was done because
 -- there is more to do first: timers have passed, or something follows from consuming these messages. As part of a step
--- (not p_alone), which has changed something by then, it raises LQ001 instead.
-CREATE FUNCTION localqueue.lq_claim(
+-- (not p_alone), which has changed something by then, it raises LQ001 instead. In a transaction that has settled the
+-- timers that it could (p_alone is NULL) those that are left are no reason: somebody else has locked them.
+CREATE OR REPLACE FUNCTION localqueue.lq_claim(
   p_alone bool, p_now float8, p_queue int, p_limit int, p_timeout float8, p_worker bytea, p_most int, p_consume bool, p_counted bool,
   p_namespace int, p_ledger bytea, p_name bytea, p_channel text, p_token text
 ) RETURNS TABLE (
@@ -48,6 +50,7 @@ DECLARE
   v_room float8;
   v_paused float8;
   v_keys bigint[];
+  v_is_new bool;
 BEGIN
   IF p_now IS NOT NULL THEN
     PERFORM set_config('localqueue.now', p_now::text, true);
@@ -63,7 +66,9 @@ BEGIN
   ) THEN
     RETURN;
   END IF;
-  IF EXISTS (SELECT 1 FROM localqueue.lq_messages AS m WHERE m.queue = p_queue AND m.due_at <= v_now) THEN
+  IF p_alone IS NOT NULL AND EXISTS (
+    SELECT 1 FROM localqueue.lq_messages AS m WHERE m.queue = p_queue AND m.due_at <= v_now
+  ) THEN
     IF NOT p_alone THEN
       RAISE EXCEPTION 'a timer has passed meanwhile' USING ERRCODE = 'LQ001';
     END IF;
@@ -72,6 +77,7 @@ BEGIN
   END IF;
   v_keys := ARRAY(
     SELECT m.key FROM localqueue.lq_messages AS m WHERE m.queue = p_queue AND m.state = 0
+       AND (p_alone IS NOT NULL OR m.expires_at IS NULL OR m.expires_at > v_now)
      ORDER BY m.priority DESC, m.available_at, m.key LIMIT p_limit FOR UPDATE SKIP LOCKED
   );
   IF cardinality(v_keys) = 0 THEN
@@ -133,7 +139,18 @@ BEGIN
   END IF;
   IF p_counted AND p_worker IS NOT NULL THEN
     INSERT INTO localqueue.lq_workers AS w (queue, worker, leases) VALUES (p_queue, p_worker, cardinality(v_keys))
-    ON CONFLICT (queue, sha256(worker)) DO UPDATE SET leases = w.leases + excluded.leases;
+    ON CONFLICT (queue, sha256(worker)) DO UPDATE SET leases = w.leases + excluded.leases
+    RETURNING w.leases = cardinality(v_keys) INTO v_is_new;
+    -- Names that never sent a heartbeat are forgotten if there are many (NAMES in rules.py).
+    IF v_is_new AND 250 < (
+      SELECT count(*) FROM localqueue.lq_workers AS o
+       WHERE o.queue = p_queue AND o.last_seen IS NULL AND o.paused_at IS NULL
+    ) THEN
+      DELETE FROM localqueue.lq_workers AS w WHERE w.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM localqueue.lq_workers AS o
+         WHERE o.queue = p_queue AND o.last_seen IS NULL AND o.paused_at IS NULL AND o.worker <> p_worker
+           FOR UPDATE SKIP LOCKED));
+    END IF;
   END IF;
   IF v_room > v_now THEN
     PERFORM pg_notify(p_channel, p_token);
@@ -143,7 +160,7 @@ END $$;
 -- A worker's step: acks of one queue, records, and the next claim. A row without a key says that nothing was done
 -- because there is more to it; the store then takes the long way. What others do at the same time can also have it find
 -- that out too late: then it raises LQ001, which undoes it.
-CREATE FUNCTION localqueue.lq_step(
+CREATE OR REPLACE FUNCTION localqueue.lq_step(
   p_keys bigint[], p_tokens int[], p_kinds bytea[], p_names bytea[], p_values bytea[], p_versions bigint[],
   p_expect bigint[],
   p_now float8, p_queue int, p_limit int, p_timeout float8, p_worker bytea, p_most int, p_consume bool, p_counted bool,
@@ -202,7 +219,7 @@ BEGIN
 END $$;
 
 -- Sets (or with no value deletes) a record; whether it was in the version that the caller expects.
-CREATE FUNCTION localqueue.lq_write_record(
+CREATE OR REPLACE FUNCTION localqueue.lq_write_record(
   p_namespace int, p_kind bytea, p_key bytea, p_value bytea, p_version bigint, p_expect bigint, p_now float8
 ) RETURNS bool LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$

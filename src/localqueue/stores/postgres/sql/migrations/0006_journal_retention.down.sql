@@ -1,0 +1,1 @@
+\i 0004_journal_commit.sql

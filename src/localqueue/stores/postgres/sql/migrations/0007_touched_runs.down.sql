@@ -1,0 +1,1 @@
+ALTER TABLE localqueue.lq_runs DROP COLUMN touched_at;

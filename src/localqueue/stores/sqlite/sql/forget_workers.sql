@@ -1,0 +1,1 @@
+DELETE FROM lq_workers WHERE queue = ? AND last_seen < ? AND paused_at IS NULL
