@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import uuid4
 
+import pymongo
 import pytest
 
 from localqueue import PersistentQueue
@@ -76,6 +77,32 @@ def test_the_largest_message_has_room_for_the_errors_of_all_its_attempts(store: 
             queue.put(text, headers={"a": "b"})
         assert queue.stats().total == queue.stats().dead
         assert queue.purge() == 1
+
+
+def test_a_message_that_finds_the_cache_crowded_is_stored_when_there_is_room() -> None:
+    server = MongoDB("enableTestCommands=1")
+    try:
+        server.start()
+        with MongoDBQueueStore(server.url, timeout=10.0) as store, pymongo.MongoClient(server.url) as client:
+            store.put_one("jobs", "first", None)
+
+            def crowd(how: object) -> None:
+                refused = {"failCommands": ["insert"], "errorCode": 388}  # as TransactionTooLargeForCache
+                client.admin.command("configureFailPoint", "failCommand", mode=how, data=refused)
+
+            crowd({"times": 3})
+            store.put_one("jobs", "second", None)
+            assert [message.payload for message in store.scan("jobs")] == ["first", "second"]
+            crowd("alwaysOn")
+            with (
+                MongoDBQueueStore(server.url, timeout=0.5) as hasty,
+                pytest.raises(QueueStoreFullError, match="cache; nothing was changed"),
+            ):
+                hasty.put_one("jobs", "third", None)
+            crowd("off")
+            assert store.qsize("jobs") == 2
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("name", ["$where", "a.b", "$gt", "{$ne: 1}", "\x00", "_id", "x" * 10_000, "🦄"])

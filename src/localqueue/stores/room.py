@@ -1,8 +1,7 @@
 """The last of a disk is left to those who take messages out, which needs some room as well.
 
-Puts are counted, and now and then it is looked how much room there is: rarely on a disk with much of it, and with every
-put on one that is nearly full. There they are refused, while messages can be taken out to the last one. What those
-occupied can be put into again.
+On a disk that is nearly full puts are refused, while messages can be taken out to the last one. What those occupied can
+be put into again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from localqueue.errors import QueueStoreFullError
 from localqueue.stores.port import NewMessage, Payload
 
 PLENTY = 1 << 62
-_A_ROW = 300  # bytes that a message takes besides its payload, about
+A_ROW = 300  # bytes that a message takes besides its payload, about
 _LEAST, _MOST = 1 << 18, 8 << 20
 _SHARE = 16  # of the room may be put before the next look: other processes put as well
 
@@ -36,8 +35,29 @@ class Disk(NamedTuple):
         return cls(found.f_bavail * found.f_frsize, min(max(size // 4, _LEAST), _MOST, total // 8))
 
 
+def size_of(messages: Sequence[NewMessage]) -> int:
+    """How many bytes these messages take, about."""
+    return sum([len(one.payload) + A_ROW for one in messages])
+
+
+def size_of_batch(payloads: Sequence[Payload]) -> int:
+    return sum(map(len, payloads)) + A_ROW * len(payloads)
+
+
+def full(path: str) -> QueueStoreFullError:
+    return QueueStoreFullError(
+        f"the disk of the store at {path!r} is full: nothing was changed. What is left is kept for taking messages "
+        "out; take some out, or free some disk space, and try again",
+        path=path,
+    )
+
+
 class Room:
-    """What may still be put into the store at `path`. `measure` says how many bytes that is, of all together."""
+    """What may still be put into the store at `path`. `measure` says how many bytes that is, of all together.
+
+    Puts are counted, and now and then it is looked how much room there is: rarely on a disk with much of it, and with
+    every put on one that is nearly full.
+    """
 
     def __init__(self, path: str, measure: Callable[[], int]) -> None:
         self._path = path
@@ -46,22 +66,9 @@ class Room:
 
     def admit(self, size: int) -> None:
         """Somebody is about to put as many bytes."""
-        self._left -= size + _A_ROW
+        self._left -= size
         if self._left < 0:
-            self._look(size + _A_ROW)
-
-    def admit_all(self, messages: Sequence[NewMessage]) -> None:
-        self.admit(sum([len(one.payload) + _A_ROW for one in messages]))
-
-    def admit_batch(self, payloads: Sequence[Payload]) -> None:
-        self.admit(sum(map(len, payloads)) + _A_ROW * len(payloads))
-
-    def _look(self, size: int) -> None:
-        room = self._measure()
-        if room < size:
-            raise QueueStoreFullError(
-                f"the disk of the store at {self._path!r} is full: nothing was changed. What is left is kept for "
-                "taking messages out; take some out, or free some disk space, and try again",
-                path=self._path,
-            )
-        self._left = room // _SHARE
+            room = self._measure()
+            if room < size:
+                raise full(self._path)
+            self._left = room // _SHARE

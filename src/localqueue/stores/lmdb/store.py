@@ -36,6 +36,7 @@ from localqueue.stores.port import (
     Subscriptions,
     Waiter,
 )
+from localqueue.stores.room import A_ROW, size_of, size_of_batch
 
 T = TypeVar("T")
 
@@ -115,7 +116,7 @@ class LMDBQueueStore(EngineStore):
             return self._change(lambda rows: self._step(rows, changes))
         if changes.enqueue:
             self._require_usable()
-            self._environment.room.admit_all(changes.enqueue)
+            self._environment.room.admit(size_of(changes.enqueue))
         return self._change(lambda rows: self._put(rows, changes))
 
     def _put(self, rows: LMDBRows, changes: Changes) -> Committed:
@@ -136,7 +137,7 @@ class LMDBQueueStore(EngineStore):
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
         self._require_usable()
-        self._environment.room.admit(len(payload))
+        self._environment.room.admit(len(payload) + A_ROW)
         return self._change(lambda rows: fast.put_one(rows, queue, payload, codec))
 
     def _put_batch(
@@ -148,7 +149,7 @@ class LMDBQueueStore(EngineStore):
         records: Sequence[RecordWrite],
     ) -> tuple[range, float]:
         self._require_usable()
-        self._environment.room.admit_batch(payloads)
+        self._environment.room.admit(size_of_batch(payloads))
         return super()._put_batch(queue, keys, payloads, codec, records)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:

@@ -34,7 +34,7 @@ _BARRED = 14  # by the barrier of a paused queue, see gate.py
 _UNAUTHORIZED = (13, 18)
 _READ_ONLY = (20, 10107, 13435)
 _FULL = (14031, 1300, 12501)
-_TRANSACTION_TOO_LARGE = (388, 290)
+_TRANSACTION_TOO_LARGE = (388, 290)  # for the cache as it is, or at all
 _TOO_LARGE = (10334, 17280, 17419, 17420)
 _TIMED_OUT = (50, 202, 262)
 _CONFLICTS = (112, 24, 246, 251, 225)
@@ -79,6 +79,10 @@ class Refused(QueueStoreError):
         self.code, self.index = code_of(error), index_of(error)
 
 
+class Crowded(QueueStoreFullError):
+    """A write does not fit into the server's cache beside what is there now."""
+
+
 def translate(error: Exception, address: Address) -> Exception:
     """A driver's error as one of ours that says the way out. Neither shows a password afterwards."""
     address.cleanse(error)
@@ -98,7 +102,7 @@ def translate(error: Exception, address: Address) -> Exception:
     if code in _UNAUTHORIZED:
         return QueueStoreError(f"{where}: the user may not do this; grant it readWrite and dbAdmin ({error})", path=url)
     if code in _TRANSACTION_TOO_LARGE:
-        return QueueStoreFullError(
+        return Crowded(
             f"{where}: a commit this large does not fit into the server's cache; nothing was changed, split it, or "
             f"give mongod more with --wiredTigerCacheSizeGB ({error})",
             path=url,

@@ -7,6 +7,7 @@ the statement (`errors.Refused`), and takes a transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +29,34 @@ if TYPE_CHECKING:
 #: Of a message whose ack sets nothing else free and is of no interest to a journal.
 _NOTHING_FOLLOWS = {"ok": None, "r": None, "dep": None, "j": None}
 _MOST_FOLLOWED = 10_000
+_A_WHILE = 0.1  # seconds, for a server to write out what is in its cache
 
 
 # putting
 
 
 def insert(store: MongoDBQueueStore, document: Document) -> bool:
-    """Whether a new message is stored; otherwise a journal is kept, or its dedupe key is taken."""
+    """Whether a new message is stored; otherwise a journal is kept, or its dedupe key is taken.
+
+    Any message fits into the cache of a server once that has written out what is in it, so it is waited for.
+    """
     document["k"] = say(TO_CLAIM, document["n"], document["q"])
-    try:
-        with store.server.call():
-            store.server.messages.insert_one(document)
-    except errors.Refused as refused:
-        if "_id" in refused.index:
-            raise IdTaken("a message id is in use") from refused
-        store.journalled = store.journalled or refused.code == errors.REJECTED
-        return False
-    return True
+    deadline = 0.0
+    while True:
+        try:
+            with store.server.call():
+                store.server.messages.insert_one(document)
+            return True
+        except errors.Refused as refused:
+            if "_id" in refused.index:
+                raise IdTaken("a message id is in use") from refused
+            store.journalled = store.journalled or refused.code == errors.REJECTED
+            return False
+        except errors.Crowded:
+            deadline = deadline or time.monotonic() + store.server.timeout
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_A_WHILE)
 
 
 def is_simple(changes: Changes) -> bool:

@@ -18,6 +18,7 @@ from localqueue.errors import QueueError, QueueStoreError, QueueStoreLockedError
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed
+from localqueue.stores.room import size_of
 from localqueue.stores.sqlite.connection import register_clock
 from localqueue.stores.sqlite.errors import is_busy, translate
 from localqueue.stores.sqlite.rows import SQLiteRows
@@ -43,6 +44,8 @@ def commit_within(store: SQLiteQueueStore, connection: sqlite3.Connection, chang
         register_clock(connection, store.now)
         with _savepoint(store.path, connection):
             connection.execute(_TAKE_THE_WRITE_LOCK)
+            if changes.enqueue:
+                store._writer.require_room(size_of(changes.enqueue), connection)
             unit = Unit(SQLiteRows(store, connection), store.now())
             committed = apply(unit, changes)
             unit.finish()

@@ -3,6 +3,10 @@
 SQLite begins its log anew once all of it is copied into the file and nobody reads it any more; where somebody reads at
 every moment that has to be waited for. A file keeps the pages that become free. When nearly all of it is free, as after
 a huge message was acked, what is left is written anew, which is soon done; anything larger is for `compact`.
+
+A commit needs room in the log at once, and in the file when the log is copied. Where the disk has little of it, who
+puts asks for both inside of the transaction, when nobody else can take them. So what is kept for taking messages out is
+there however many processes put.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import NamedTuple
 
 from localqueue.errors import QueueStoreError
 from localqueue.stores.port import Compacted
-from localqueue.stores.room import Disk
+from localqueue.stores.room import Disk, full
 
 LOG_PAGES = 10_000  # before the log is copied into the file
 LOG_SIZE = 42 << 20  # bytes to which a log is cut that begins anew: these pages, and a last commit
@@ -26,8 +30,11 @@ _LIVE = 8 << 20  # bytes that are soon written anew
 _PATIENCE = 50  # milliseconds that a checkpoint waits for readers, while writers wait for it
 _PATIENCE_OF_COMPACT = _PATIENCE_ON_A_FULL_DISK = 1000
 _COMMITS = 100  # between two looks
-_A_COMMIT = 1 << 16  # bytes of log that one takes, about
+_A_COMMIT = 1 << 16  # bytes of log and file that one takes which puts little, at most
+_LITTLE = _A_COMMIT // 4
 _PROCESSES = 8  # that may commit between two looks of one
+_AMPLE = _COMMITS * _A_COMMIT * _PROCESSES
+_FRESH = 1.0  # seconds for which a look tells how it is
 _SIZES = "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 _FOREIGN = r"SELECT 1 FROM sqlite_schema WHERE tbl_name NOT LIKE 'lq\_%' ESCAPE '\' LIMIT 1"
 
@@ -57,6 +64,12 @@ class Sizes(NamedTuple):
         """What the disk has free beside what the log will take of it when it is copied, and what is kept."""
         return self.disk.free - self.disk.kept - max(self.pages - self.file, 0)
 
+    def lacks(self, size: int) -> int:
+        """How many bytes too little there are to put so many: into the log, and into what is free in the file or
+        behind its end. A file grows only while that leaves room for the log of those who put into what becomes free."""
+        log, growth = size + _A_COMMIT, max(size - self.free, 0)
+        return log + (growth + self.disk.kept // 2 if growth else 0) - self.beyond
+
     @property
     def until_look(self) -> int:
         """How many commits may pass before the next look: each makes the log longer, and those of others do too."""
@@ -68,12 +81,13 @@ class Space:
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection = connection
-        self._file = os.path.realpath(path)
+        self._path, self._file = path, os.path.realpath(path)
         self._not_before = 0.0
         self._owes_cut = False  # a file was written anew, and readers still need what it was
+        self._ample_until = 0.0
 
-    def sizes(self) -> Sizes:
-        pages, free, page = self._connection.execute(_SIZES).fetchall()[0]
+    def sizes(self, connection: sqlite3.Connection | None = None) -> Sizes:
+        pages, free, page = (connection or self._connection).execute(_SIZES).fetchall()[0]
         try:
             log = os.path.getsize(f"{self._file}-wal")
         except FileNotFoundError:
@@ -85,7 +99,7 @@ class Space:
         """Give back what is not needed, if that is much and soon done. What prevents it now does not the next time.
         How many commits may pass before it is called again."""
         with suppress(sqlite3.Error, OSError):
-            sizes = self.sizes()
+            sizes = self._look()
             if sizes.beyond < 0:
                 return self.save_room().until_look
             hollow = sizes.is_hollow and not self.is_shared()
@@ -105,13 +119,29 @@ class Space:
         self.checkpoint(_PATIENCE_ON_A_FULL_DISK, "RESTART")
         return self.sizes()
 
-    def measure(self) -> int:
-        """How many bytes can be put: into what is free inside, and for the rest twice, into the log and into the
-        file."""
+    def _look(self) -> Sizes:
         sizes = self.sizes()
-        if sizes.beyond < 0:
-            sizes = self.save_room()
-        return sizes.free + max(sizes.beyond, 0) // 2
+        self._ample_until = time.monotonic() + _FRESH if sizes.beyond >= _AMPLE else 0.0
+        return sizes
+
+    def was_ample(self, size: int) -> bool:
+        """Whether the last look has found room enough for this as well."""
+        return size <= _LITTLE and time.monotonic() < self._ample_until
+
+    def is_ample(self, size: int) -> bool:
+        """Whether so much, and what others put before they look, is a small part of the room."""
+        return self._look().lacks(_PROCESSES * size) <= -_AMPLE
+
+    def require(self, size: int, connection: sqlite3.Connection) -> None:
+        """Refuse to put so much if there is no room for it. The connection has the write lock."""
+        if self.sizes(connection).lacks(size) > 0:
+            raise full(self._path)
+
+    def make_room(self, size: int) -> None:
+        """Cut the log, if what it occupies is what is lacking."""
+        sizes = self.sizes()
+        if 0 < sizes.lacks(size) <= sizes.log:
+            self.checkpoint(_PATIENCE_ON_A_FULL_DISK)
 
     def compact(self) -> Compacted:
         """Write all that is in use anew, without gaps; others wait for it, as for any commit."""

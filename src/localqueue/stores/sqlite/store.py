@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from localqueue.errors import QueueStoreMissingError
+from localqueue.errors import QueueStoreFullError, QueueStoreMissingError
 from localqueue.ids import Mint
 from localqueue.stores import fork, rules
 from localqueue.stores.address import require_path
@@ -33,6 +33,7 @@ from localqueue.stores.port import (
     Settle,
     StoredMessage,
 )
+from localqueue.stores.room import size_of, size_of_batch
 from localqueue.stores.sqlite import backup, fast, guest, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import (
@@ -174,7 +175,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             if queue is not None:
                 return self._step(queue, changes)
         if changes.enqueue:
-            self._writer.room.admit_all(changes.enqueue)
+            return self._put(size_of(changes.enqueue), lambda unit: apply(unit, changes))
         return self._write(lambda unit: apply(unit, changes))
 
     def _step(self, queue: int, changes: Changes) -> Committed:
@@ -203,8 +204,9 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         return guest.commit_within(self, connection, changes)
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
-        row = self.queue_ids.get(queue) or self._write(lambda unit: unit.rows.queue(queue))
-        self._writer.room.admit(len(payload))
+        row = self.queue_ids.get(queue)
+        if row is None or not self._writer.is_ample(len(payload)):
+            return self._put_alone(queue, payload, codec)
 
         def work(execute: Execute, now: float) -> tuple[int, float]:
             key = self.ids.reserve()
@@ -214,11 +216,14 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         try:
             key, at = self._writer.one(work)
         except sqlite3.IntegrityError:  # another process was quicker, or the clock went back
-            (message_id,), at = self.put_batch(queue, [payload], codec)
-            return message_id, at
+            return self._put_alone(queue, payload, codec)
         self._drained.discard(row)
         self._wake.touched((queue,))
         return self.ids.id_of(key), at
+
+    def _put_alone(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        (message_id,), at = self.put_batch(queue, [payload], codec)
+        return message_id, at
 
     def _put_batch(
         self,
@@ -237,8 +242,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             rows.write_plain(number, under, payloads, codec, unit.now)
             return under, unit.now
 
-        self._writer.room.admit_batch(payloads)
-        return self._write(work)
+        return self._put(size_of_batch(payloads), work)
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         key = self.ids.key_of(message_id)
@@ -289,6 +293,22 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             return [_rows_of(unit).renew(one, unit.now + timeout) for one in leases]
 
         return self._write(work)
+
+    def _put(self, size: int, work: Callable[[Unit], T]) -> T:
+        """Write so many bytes of messages, which the disk must have room for."""
+        if self._writer.is_ample(size):
+            return self._write(work)
+
+        def admitted(unit: Unit) -> T:
+            self._writer.require_room(size)
+            return work(unit)
+
+        with self._writer.entrance:
+            try:
+                return self._write(admitted)
+            except QueueStoreFullError:
+                self._writer.make_room(size)
+            return self._write(admitted)
 
     def _write(self, work: Callable[[Unit], T], queues: Sequence[str] = ()) -> T:
         made: list[Unit] = []

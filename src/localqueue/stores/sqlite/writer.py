@@ -9,6 +9,7 @@ does not wait for another process: where there is one, it becomes a transaction 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from localqueue.stores.group import GroupWriter, Ticket
-from localqueue.stores.room import PLENTY, Room
+from localqueue.stores.room import PLENTY
 from localqueue.stores.sqlite.check import UNFORESEEN, explained, raise_explained
 from localqueue.stores.sqlite.errors import closed, is_busy, is_full, is_taken, translate
 from localqueue.stores.sqlite.space import Space
@@ -39,7 +40,7 @@ class Unwritable:
 
     def __init__(self, refuse: Callable[[], None]) -> None:
         self.run = self.one = lambda work: refuse()
-        self.room = Room("", lambda: PLENTY)
+        self.is_ample = lambda size: True
 
 
 class Writer(GroupWriter):
@@ -62,7 +63,7 @@ class Writer(GroupWriter):
         self._committed = False
         self._until_tidy = 1
         self.space = None if path == ":memory:" else Space(connection, path)
-        self.room = Room(path, self._measure)
+        self.entrance = threading.Lock()  # of those who put when the disk is nearly full, before that of the writer
 
     def one(self, work: Work[T]) -> T:
         """Run work of which a single statement writes, which is a transaction without our saying so."""
@@ -82,14 +83,26 @@ class Writer(GroupWriter):
                 self.lock.release()
         return self.run(work)
 
-    def _measure(self) -> int:
-        if self.space is None:
-            return PLENTY
+    def is_ample(self, size: int) -> bool:
+        """Whether the disk has so much room that this and what others put meanwhile is a small part of it."""
+        if self.space is None or self.space.was_ample(size):
+            return True
         with self.lock:
             try:
-                return self.space.measure()
+                return self.space.is_ample(size)
             except sqlite3.Error as error:
                 raise self._failure(error) from error
+
+    def require_room(self, size: int, connection: sqlite3.Connection | None = None) -> None:
+        """Refuse to put so much, unless there is room for it. Called inside of a transaction, so that nobody else puts
+        into the same room."""
+        if self.space is not None:
+            self.space.require(size, connection or self.connection)
+
+    def make_room(self, size: int) -> None:
+        if self.space is not None:
+            with self.lock, suppress(sqlite3.Error):
+                self.space.make_room(size)
 
     def _tidy(self) -> None:
         self._until_tidy = PLENTY if self.space is None else self.space.tidy()
