@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,10 @@ from localqueue.stores.engine.row import from_json
 from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
 
 Check = Callable[[str, Any], None]
+
+_NUMBERS = (int, float)
+_PAYLOADS = (str, bytes)
+_LARGEST = sys.float_info.max
 
 
 def _wrong(name: str, expected: str, value: object) -> TypeError:
@@ -34,17 +37,10 @@ def text(name: str, value: Any) -> None:
 
 
 def number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise _wrong(name, "a number", value)
-    if not _is_finite(value):
+    if not -_LARGEST <= value <= _LARGEST:  # nor is what is not a number, nor an integer beyond all floats
         raise ValueError(f"{name} must be a finite number, not {_shown(value)}")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
-        return False
 
 
 def count(name: str, value: Any) -> None:
@@ -58,7 +54,7 @@ def flag(name: str, value: Any) -> None:
 
 
 def payload(name: str, value: Any) -> None:
-    if not isinstance(value, str | bytes):
+    if not isinstance(value, _PAYLOADS):
         raise _wrong(name, "a string or bytes", value)
 
 
@@ -90,7 +86,7 @@ def optional(check: Check) -> Check:
 
 
 def _series(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return isinstance(value, Sequence) and not isinstance(value, _PAYLOADS)
 
 
 def texts(name: str, value: Any) -> None:
@@ -176,8 +172,14 @@ def payloads(name: str, value: Any) -> None:
             payload(name, one)
 
 
+_last_request: LeaseRequest | None = None  # a consumer asks for the same again and again
+
+
 def request(name: str, value: Any) -> None:
-    _request(value)
+    global _last_request
+    if value is not _last_request:
+        _request(value)
+        _last_request = value
 
 
 #: What a field of a message usually is, for many messages at once: what is something else is looked at one by one.
@@ -197,7 +199,7 @@ def _messages(messages: Sequence[NewMessage]) -> None:
     *columns, after, _ = zip(*messages, strict=True)
     usual = all({*map(type, column)} <= types for column, types in zip(columns, _USUAL, strict=False))
     numbers = (columns[4], (life for life in columns[8] if life is not None))
-    if not usual or any(after) or not all(_is_finite(one) for column in numbers for one in column):
+    if not usual or any(after) or not all(-_LARGEST <= one <= _LARGEST for column in numbers for one in column):
         for one in messages:
             _message(one)
         return
@@ -205,7 +207,7 @@ def _messages(messages: Sequence[NewMessage]) -> None:
         headers("headers", one)
 
 
-def changes(name: str, value: Any) -> None:
+def check_changes(name: str, value: Any) -> None:
     if not isinstance(value, Changes):
         raise _wrong(name, "Changes", value)
     if value.enqueue:
@@ -217,10 +219,11 @@ def changes(name: str, value: Any) -> None:
     if value.records:
         records("records", value.records)
     if value.lease is not None:
-        _request(value.lease)
-    for queue, limit in value.limits.items():
-        text("limits", queue)
-        _limit(limit)
+        request("lease", value.lease)
+    if value.limits:
+        for queue, limit in value.limits.items():
+            text("limits", queue)
+            _limit(limit)
     if value.topics:
         numbers_by_name("topics", value.topics)
 
@@ -228,8 +231,8 @@ def changes(name: str, value: Any) -> None:
 #: The arguments of the port's calls.
 CHECKS: dict[str, dict[str, Check]] = {
     "mint": {"count": count},
-    "commit": {"changes": changes},
-    "commit_within": {"changes": changes},
+    "commit": {"changes": check_changes},
+    "commit_within": {"changes": check_changes},
     "lease": {"request": request},
     "renew": {"leases": leases, "timeout": number},
     "put_one": {"queue": text, "payload": payload, "codec": optional(text)},
@@ -291,9 +294,15 @@ def checked(call: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(call)(_QUICK[name](call, check_and_call) if name in _QUICK else check_and_call)
 
 
-_PAYLOADS = (str, bytes)
-
 # Everyday calls, as they are usually made. Whatever looks odd is left to the ordinary check.
+
+
+def _commit(call: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def commit(self: Any, changes: Any) -> Any:
+        check_changes("changes", changes)
+        return call(self, changes)
+
+    return commit
 
 
 def _put_one(call: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -315,20 +324,13 @@ def _ack_one(call: Callable[..., Any], otherwise: Callable[..., Any]) -> Callabl
 
 
 def _lease_some(call: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    fine: LeaseRequest | None = None  # a consumer asks for the same again and again
-
     def lease(self: Any, request: Any) -> Any:
-        nonlocal fine
-        if request is fine:
-            return call(self, request)
-        messages = otherwise(self, request)
-        fine = request
-        return messages
+        return call(self, request) if request is _last_request else otherwise(self, request)
 
     return lease
 
 
-_QUICK = {"put_one": _put_one, "ack_one": _ack_one, "lease": _lease_some}
+_QUICK = {"commit": _commit, "put_one": _put_one, "ack_one": _ack_one, "lease": _lease_some}
 
 
 def check_calls(store: type, names: Iterable[str] = CHECKS) -> None:

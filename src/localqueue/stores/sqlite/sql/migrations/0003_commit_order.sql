@@ -3,14 +3,15 @@
 DROP TRIGGER lq_message_put;
 
 CREATE TRIGGER lq_message_put INSTEAD OF INSERT ON lq_putting BEGIN
-  INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec, headers)
-  VALUES (NEW.key, NEW.queue, 0, NEW.priority, NEW.created_at, NEW.payload, NEW.codec, NEW.headers);
-  UPDATE lq_line SET count = count + 1, most = NEW.key, since = NEW.created_at
-   WHERE queue = NEW.queue AND part = 3 AND rank = 0 AND position = 0 AND key = 0
-     AND most < NEW.key AND since <= NEW.created_at;
-  SELECT RAISE(ABORT, 'late') WHERE changes() = 0;  -- what is to be done then is not for a trigger to decide
+  UPDATE lq_line
+     SET count = count + 1, since = NEW.created_at,
+         most = CASE WHEN most < NEW.key AND since <= NEW.created_at THEN NEW.key
+                     ELSE RAISE(ABORT, 'late') END  -- what is to be done then is not for a trigger to decide
+   WHERE queue = NEW.queue AND part = 3 AND rank = 0 AND position = 0 AND key = 0;
   INSERT INTO lq_line (queue, part, rank, position, key, count)
   VALUES (NEW.queue, 2, -NEW.priority, NEW.created_at, NEW.key, 0);
+  INSERT INTO lq_messages (key, queue, state, priority, created_at, payload, codec, headers)
+  VALUES (NEW.key, NEW.queue, 0, NEW.priority, NEW.created_at, NEW.payload, NEW.codec, NEW.headers);
 END;
 
 UPDATE lq_line SET most = 0, since = 0 WHERE part = 3;
