@@ -33,6 +33,7 @@ def test_a_store_as_it_is_breaks_no_promise(kind: str, tmp_path: Path) -> None:
     assert kinds_found(kind, tmp_path) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.bug)
 def test_a_bug_that_is_planted_is_found_by_its_name(
     mutation: Mutation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -70,6 +70,7 @@ class ClaimsInPuts(MemoryQueueStore):
         return super().commit(changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faulty", [DropsPriorities, ForgetsWhoLeased, ClaimsInPuts])
 def test_a_store_that_goes_its_own_way_is_found_and_shown_in_a_few_operations(
     faulty: Callable[..., QueueStore],

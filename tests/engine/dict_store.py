@@ -151,6 +151,10 @@ class DictRows:
         found = self.where(lambda row: row.queue == queue and row.state == state, "ended_at")
         return [row for row in found if behind < (row.ended_at or 0.0, row.key) <= (until, sys.maxsize)][:limit]
 
+    def last_ended(self, queue: int, state: int) -> float:
+        found = self.where(lambda row: row.queue == queue and row.state == state)
+        return max((row.ended_at or 0.0 for row in found), default=0.0)
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         return self.where(lambda row: row.queue == queue and row.key > behind)[:limit]
 

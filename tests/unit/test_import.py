@@ -109,6 +109,7 @@ def test_a_name_that_is_nowhere_is_refused(package: str) -> None:
         _ = import_module(package).Nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", LAZY_PACKAGES)
 def test_a_star_import_brings_every_name_without_the_optional_drivers(package: str) -> None:
     code = f"from {package} import *\nimport {package} as package\nprint(set(package.__all__) - set(globals()))"
@@ -116,6 +117,7 @@ def test_a_star_import_brings_every_name_without_the_optional_drivers(package: s
     assert run(WITHOUT_DRIVERS + code) == "set()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", LAZY_PACKAGES)
 def test_every_member_can_be_looked_at_without_the_optional_drivers(package: str) -> None:
     code = (
@@ -127,6 +129,7 @@ def test_every_member_can_be_looked_at_without_the_optional_drivers(package: str
     assert run(WITHOUT_DRIVERS + code) == "set()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", LAZY_PACKAGES)
 @pytest.mark.parametrize("ask", ["help(package)", "pydoc.cli()"])
 def test_help_shows_the_names_without_the_optional_drivers(package: str, ask: str) -> None:

@@ -92,6 +92,7 @@ def test_an_open_store_shows_no_password(right: Read) -> None:
             store.close()
 
 
+@pytest.mark.slow
 @given(addresses)
 @some
 def test_the_store_of_a_process_says_no_password(url: str) -> None:
@@ -148,6 +149,7 @@ class Repeats:
             raise self._kind(f"refused {self._word} for bob") from error
 
 
+@pytest.mark.slow
 @given(right_addresses)
 @some
 def test_a_password_that_the_driver_repeats_is_hidden(right: Read) -> None:

@@ -68,6 +68,15 @@ class OperationsContract:
         assert sorted(drain(store)) == ["a", "b", "c"]
         assert store.requeue("jobs") == 0
 
+    def test_requeue_brings_back_what_died_before_the_clock_was_set_back(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        _three_dead(store, clock)
+        clock.jump_back(25)
+        assert store.requeue("jobs") == 3
+        assert counts(store) == {"ready": 3}
+        assert_sound(store)
+
     def test_requeue_by_id_takes_only_those(self, store: QueueStore, clock: FakeClock) -> None:
         c, a, b = _three_dead(store, clock)
         live = put(store)

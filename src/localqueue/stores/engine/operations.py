@@ -46,7 +46,8 @@ def requeue(unit: Unit, name: str, ids: Sequence[str], delay: float) -> int:
 def requeue_dead(
     unit: Unit, queue: int, delay: float, until: float, behind: Behind, limit: int
 ) -> tuple[int, Behind | None]:
-    """Return a piece of the dead messages to delivery; how many, and behind which one the next piece begins."""
+    """Return a piece of those that were dead at `until` to delivery; how many, and behind which one the next piece
+    begins."""
     dead = unit.adopt(unit.rows.ended(queue, DEAD, until, behind, limit))
     last = (dead[-1].ended_at or 0.0, dead[-1].key) if len(dead) == limit else None
     return _requeue_rows(unit, dead, delay), last

@@ -197,6 +197,9 @@ class Rows(Protocol):
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
         """Messages that left delivery for a state until then, by the time they did and by key, behind one of these."""
 
+    def last_ended(self, queue: int, state: int) -> float:
+        """When the last of the messages in a state left delivery for it, by whatever clock; 0 when there are none."""
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         """Messages of a queue in any state: by key behind this one, or in an order in which those that are removed
         are not looked at again. How many there are of other queues should not matter."""

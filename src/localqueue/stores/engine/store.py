@@ -11,7 +11,7 @@ from localqueue.events.journal import JournalEvent
 from localqueue.stores import rules
 from localqueue.stores.engine import operations, pieces
 from localqueue.stores.engine.commit import apply
-from localqueue.stores.engine.row import CODE
+from localqueue.stores.engine.row import CODE, DEAD
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Lease, NewMessage, Payload, RecordWrite, Settle
 from localqueue.stores.shell import Shell
@@ -88,13 +88,17 @@ class EngineStore(Shell):
 
     def requeue(self, queue: str, ids: Sequence[str] | None = None, *, delay: float = 0.0) -> int:
         self._require_writable()
-        number, until = self._find_queue(queue), self.now()
+        number = self._find_queue(queue)
         if number is None:
             return 0
         if ids is not None:
             return self._write(lambda unit: operations.requeue(unit, queue, ids, delay), [queue])
+        until: float | None = None  # not now: the clock may have been set back since they died
 
         def some(unit: Unit, behind: operations.Behind, limit: int) -> tuple[int, operations.Behind | None]:
+            nonlocal until
+            if until is None:
+                until = unit.rows.last_ended(number, DEAD)
             return operations.requeue_dead(unit, number, delay, until, behind, limit)
 
         return self._in_pieces(queue, some, (0.0, 0))

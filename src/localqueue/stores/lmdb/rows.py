@@ -127,6 +127,11 @@ class LMDBRows(Reads):
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
         return list(self.rows(islice(self.ended_by(queue, state, until, behind), limit)))
 
+    def last_ended(self, queue: int, state: int) -> float:
+        before, after = keys.of_state(keys.ENDED, queue, state), keys.of_state(keys.ENDED, queue, state + 1)
+        last = next(keys.walk_keys_back(self.txn, before, after), None)
+        return 0.0 if last is None else keys.timed_parts(last)[0]
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         """By the indexes that have them, since none has all: a walk over the messages would pass those of other queues.
         What is blocked or waits comes before what would set it free."""

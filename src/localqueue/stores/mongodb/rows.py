@@ -271,6 +271,10 @@ class MongoRows:
         query["$or"] = [{"e": {"$gt": at}}, {"e": at, "_id": {"$gt": Int64(key)}}]
         return self.search(query, [("e", 1), ("_id", 1)], limit)
 
+    def last_ended(self, queue: int, state: int) -> float:
+        last = self.search({"q": queue, "s": state}, [("e", -1), ("_id", -1)], 1)
+        return (last[0].ended_at or 0.0) if last else 0.0
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         return self.search({"q": queue, "_id": {"$gt": Int64(behind)}}, [("_id", 1)], limit)
 

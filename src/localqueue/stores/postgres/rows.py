@@ -326,6 +326,10 @@ class PostgresRows:
     def ended(self, queue: int, state: int, until: float, behind: tuple[float, int], limit: int) -> list[Row]:
         return self._some(self.sql.ENDED, queue, state, until, *behind, limit)
 
+    def last_ended(self, queue: int, state: int) -> float:
+        last = "SELECT max(ended_at) FROM localqueue.lq_messages WHERE queue = $1::int AND state = $2::int"
+        return float(self.ask_for(self.sql.here(last), (queue, state))[0][0] or 0.0)
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         some = "SELECT key FROM localqueue.lq_messages WHERE queue = $1 AND key > $2 ORDER BY key LIMIT $3"
         return self._some(some, queue, behind, limit)

@@ -208,6 +208,10 @@ class SQLiteRows:
         later = f"{find} m.ended_at > ? AND m.ended_at <= ? ORDER BY m.ended_at, m.key LIMIT ?"
         return rows + self._rows(later, (queue, state, at, until, limit - len(rows)))
 
+    def last_ended(self, queue: int, state: int) -> float:
+        last = "SELECT max(ended_at) FROM lq_messages WHERE queue = ? AND state = ? AND ended_at IS NOT NULL"
+        return float(self.execute(last, (queue, state)).fetchone()[0] or 0.0)
+
     def of_queue(self, queue: int, behind: int, limit: int) -> list[Row]:
         keys = [key for (key,) in self.execute(sql.OF_QUEUE, (queue, limit)).fetchall()]
         return sorted(self._rows_of("m.key IN (...)", keys), key=lambda row: row.key)
