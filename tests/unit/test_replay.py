@@ -71,6 +71,10 @@ def line() -> Journal:
         (line().add("cancelled").lease("y"), {"x": "cancelled", "y": "inflight", "z": "blocked"}),
         (Journal().put("a", "b", "c").lease("a").ack("a").lease("b"), {"b": "inflight", "c": "waiting"}),
         (Journal().put("x", dedupe_key="k").lease().ack().put("y", dedupe_key="k"), {"y": "ready"}),
+        (
+            Journal().put("x", dedupe_key="k", ttl=0.5).put("y", dedupe_key="k").add("expired"),
+            {"x": "expired", "y": "ready"},
+        ),
         (Journal().put("x", delay=0.9).put("y").back(9.0).lease(), {"x": "inflight", "y": "ready"}),
     ],
     ids=lambda value: None,
@@ -107,6 +111,7 @@ def test_what_can_have_happened_is_followed(journal: Journal, left: dict[str, st
         (Journal().put("a", "b").lease("b"), "it is waiting for a"),
         (Journal().put("a", "b").add("dead_lettered", "a").lease("b"), "it is waiting for a"),
         (Journal().put("x", "y", dedupe_key="k"), "x holds its dedupe key 'k'"),
+        (Journal().put("x", "y", dedupe_key="k", ttl=60.0), "x holds its dedupe key 'k'"),
         (Journal().put("x", dedupe_key="k").add("cancelled").put("y", dedupe_key="k").add("requeued"), "y holds"),
     ],
     ids=lambda value: None,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, cast
 from unittest import TestCase
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
@@ -170,6 +170,7 @@ def store_machine(
         stateful_step_count=40,
         deadline=None,
         database=None,
+        phases=[Phase.generate],  # making a failure smaller takes longer than a test may: see the blob that is printed
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )

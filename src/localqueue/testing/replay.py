@@ -128,7 +128,7 @@ class Replay(Model):
             raise IllegalEntry(entry, f"attempt {entry.attempt!r}, not {attempts}")
         if entry.type in _BY_HOLDER and message.state == "inflight" and entry.worker != self.workers[message.id]:
             raise IllegalEntry(entry, f"by {entry.worker!r}, leased by {self.workers[message.id]!r}")
-        if entry.type == "expired" and not self._is_outlived(entry):
+        if entry.type == "expired" and not self._has_outlived(entry.message_id, entry.at):
             raise IllegalEntry(entry, "its life is not over")
         return message
 
@@ -138,9 +138,9 @@ class Replay(Model):
         head = self._head(message)
         return "" if head is None or message.state != "blocked" else f" behind {head.id}, which is {head.state}"
 
-    def _is_outlived(self, entry: JournalEvent) -> bool:
-        over = self.lives.get(entry.message_id)
-        return entry.message_id in self.mortal and (over is None or over <= entry.at + _A_ROUNDING)
+    def _has_outlived(self, message_id: str, at: float) -> bool:
+        over = self.lives.get(message_id)
+        return message_id in self.mortal and (over is None or over <= at + _A_ROUNDING)
 
     def _enqueued(self, entry: JournalEvent) -> None:
         if entry.message_id in self.messages or entry.message_id in self.acked:
@@ -170,8 +170,9 @@ class Replay(Model):
         self.messages[message.id] = message
 
     def _take_dedupe_key(self, entry: JournalEvent, dedupe_key: str | None) -> None:
+        """One whose life is over gives its key away, and the commit may say that later."""
         holder = self._live_with(entry.queue, dedupe_key)
-        if holder is not None:
+        if holder is not None and not self._has_outlived(holder.id, entry.at):
             raise IllegalEntry(entry, f"{holder.id} holds its dedupe key {dedupe_key!r}")
 
     def _leased(self, entry: JournalEvent, message: Message) -> None:
