@@ -127,6 +127,15 @@ class AscendingIdsContract:
 class SteadyLineContract:
     """For a store that has no clock but those of the processes that use it."""
 
+    def test_the_oldest_is_the_first_in_line_when_the_clock_goes_back(
+        self, store: QueueStore, clock: FakeClock
+    ) -> None:
+        put_many(store, "abc")
+        clock.jump_back(3600)
+        late = [NewMessage(one, "jobs", text) for one, text in zip(store.mint(3), "xyz", strict=True)]
+        store.commit(Changes(enqueue=late, limits={"jobs": Limit(2, "drop-oldest")}))
+        assert drain(store) == ["x", "y", "z"]
+
     def test_plain_messages_come_in_the_order_of_their_commits_when_the_clock_goes_back(
         self, store: QueueStore, clock: FakeClock
     ) -> None:

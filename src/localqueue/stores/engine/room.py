@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections import deque
 from typing import TYPE_CHECKING
 
 from localqueue.stores.engine.row import BLOCKED, READY, Row
@@ -20,7 +20,8 @@ class Room:
         self._unit = unit
         self._loads: dict[int, int] = {}
         self._overfull: set[int] = set()  # queues of which not all that count were counted
-        self._oldest: dict[int, list[tuple[float, int]]] = {}  # ready messages, as far as they were looked for
+        self._oldest: dict[int, deque[int]] = {}  # ready messages, as far as they were looked for
+        self._latest: dict[int, float] = {}  # when the last of these became available
         self._pages: dict[int, int] = {}  # how many were looked for at last
         self._all_ready: set[int] = set()  # queues of which all ready ones were found
 
@@ -40,14 +41,15 @@ class Room:
         if not line:
             unit.flush()
             page = self._pages[queue] = min(8 * self._pages.get(queue, 0) or 1, _A_PAGE)
-            line = [(row.available_at, row.key) for row in unit.adopt(unit.rows.oldest(queue, page))]
-            (self._all_ready.add if len(line) < page else self._all_ready.discard)(queue)
-            if not line:
+            ready = unit.adopt(unit.rows.oldest(queue, page))
+            (self._all_ready.add if len(ready) < page else self._all_ready.discard)(queue)
+            if not ready:
                 self._oldest.pop(queue, None)
                 blocked = unit.rows.oldest_blocked(queue)
                 return None if blocked is None else unit.adopt([blocked])[0]
-            self._oldest[queue] = line
-        return unit.row(heappop(line)[1])
+            line = self._oldest[queue] = deque(row.key for row in ready)
+            self._latest[queue] = max(row.available_at for row in ready)
+        return unit.row(line.popleft())
 
     def count(self, row: Row, by: int) -> None:
         """A message came, or went."""
@@ -57,8 +59,12 @@ class Room:
             if by < 0 and queue in self._overfull:  # it is not known how far above its limit it was
                 self._loads.pop(queue)
                 self._overfull.discard(queue)
-        if by > 0 and row.state == READY and queue in self._oldest and queue in self._all_ready:
-            heappush(self._oldest[queue], (row.available_at, row.key))
+        if by > 0 and row.state == READY and queue in self._oldest:
+            if row.available_at < self._latest[queue]:  # the clock was set back: the store knows its place
+                del self._oldest[queue]
+            elif queue in self._all_ready:
+                self._oldest[queue].append(row.key)
+                self._latest[queue] = row.available_at
 
     def forget(self, queue: int) -> None:
         """A message of the queue changes its state."""
