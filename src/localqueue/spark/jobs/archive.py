@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
-from localqueue.spark.jobs.files import Folder, folder_at
+from localqueue.spark.jobs.files import Folder, files_in, folder_at, reader_of
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, stage
@@ -201,7 +201,8 @@ def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
         return delta_table.read_delta(spark, folder)
     if marker.kind == "journal":
         return parquet_archive.read_spans(spark, folder, cover(parquet_archive.spans_in(folder)), marker.partition_by)
-    taken = [folder.at(entry.name) for entry in folder.entries() if entry.name.startswith("taken=")]
+    taken = [entry.name for entry in folder.entries() if entry.name.startswith("taken=")]
     if not taken:
         raise ValueError(f"{folder.uri} has no snapshot yet: run archive first")
-    return spark.read.option("basePath", folder.uri).parquet(*taken).drop("taken")
+    read = reader_of(spark, folder, files_in(folder, *taken)).option("basePath", folder.uri)
+    return read.parquet(*map(folder.at, taken)).drop("taken")

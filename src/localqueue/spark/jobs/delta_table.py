@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from localqueue.spark.jobs.files import Folder, LocalFolder, files_in
+from localqueue.spark.jobs.files import Folder, LocalFolder, files_in, reader_of
 from localqueue.spark.jobs.staged_files import stage
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ def read_delta(spark: SparkSession, folder: Folder) -> DataFrame:
         return spark.createDataFrame([], schema)
     root = local(folder)
     spelled = [f"file://{file.removeprefix('file://')}" for file in files]
-    return spark.read.schema(schema).option("basePath", root.uri).parquet(*spelled)
+    named = {*spelled}
+    read = reader_of(spark, root, (one for one in files_in(root) if root.at(one[0]) in named))
+    return read.schema(schema).option("basePath", root.uri).parquet(*spelled)
 
 
 def merge_delta(df: DataFrame, folder: Folder, transaction: Transaction) -> bool:

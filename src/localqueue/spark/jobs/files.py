@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
 
 
 class Entry(NamedTuple):
@@ -65,16 +65,32 @@ def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
     return HadoopFolder(spark, text)
 
 
-def files_in(folder: Folder, name: str = "") -> Iterator[tuple[str, Entry]]:
+def files_in(folder: Folder, *names: str) -> Iterator[tuple[str, Entry]]:
     """All files below, with their names relative to the folder; hidden ones (`_SUCCESS`, `.crc`) are left out."""
+    for name in names or ("",):
+        yield from _files_below(folder, name)
+
+
+def _files_below(folder: Folder, name: str) -> Iterator[tuple[str, Entry]]:
     for entry in folder.entries(name):
         if entry.name.startswith(("_", ".")):
             continue
         inner = f"{name}/{entry.name}" if name else entry.name
         if entry.is_folder:
-            yield from files_in(folder, inner)
+            yield from _files_below(folder, inner)
         else:
             yield inner, entry
+
+
+def reader_of(spark: SparkSession, folder: Folder, files: Iterable[tuple[str, Entry]]) -> DataFrameReader:
+    """Reads Parquet that a job has written into these files, or says that it is damaged.
+
+    Spark passes over a file that is empty, which none of them was, and over the checksums of pages.
+    """
+    for name, entry in files:
+        if not entry.size:
+            raise ValueError(f"{folder.at(name)} is damaged: it is empty; bring it back from a copy")
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
 
 
 def size_of(folder: Folder, name: str) -> int:

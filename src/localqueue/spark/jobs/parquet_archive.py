@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs.archive_layout import Part, Span, cover, merges, span_name, span_of, superseded
-from localqueue.spark.jobs.files import Folder, size_of
+from localqueue.spark.jobs.files import Folder, files_in, reader_of, size_of
 from localqueue.spark.jobs.journal_rows import archived_schema
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import stage, sweep
@@ -54,7 +54,7 @@ def read_spans(spark: SparkSession, folder: Folder, parts: Sequence[Part], parti
 
 def _read(spark: SparkSession, folder: Folder, names: Sequence[str], partition_by: str | None) -> DataFrame:
     schema = archived_schema(partition_by)
-    read = spark.read.schema(schema).option("basePath", folder.uri)
+    read = reader_of(spark, folder, files_in(folder, *names)).schema(schema).option("basePath", folder.uri)
     return read.parquet(*(folder.at(name) for name in names)).select(*schema.fieldNames())
 
 

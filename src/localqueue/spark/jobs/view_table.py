@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from localqueue.spark.jobs.files import Folder
+from localqueue.spark.jobs.files import Folder, files_in, reader_of
 from localqueue.spark.jobs.staged_files import stage, sweep
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def commits_in(folder: Folder) -> list[Commit]:
 def read_parts(spark: SparkSession, folder: Folder, schema: StructType, names: list[str]) -> DataFrame:
     if not names:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(folder.at(name) for name in names))
+    return reader_of(spark, folder, files_in(folder, *names)).schema(schema).parquet(*map(folder.at, names))
 
 
 def replace_all(df: DataFrame, folder: Folder, query: str, batch: int) -> bool:
