@@ -6,10 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pymongo.database import Database
 
 from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.mongodb.transaction import Orphans
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, Settle
 from tests.processes import context
 from tests.servers import MongoDB, shared
@@ -58,3 +61,21 @@ def test_a_client_that_died_inside_a_transaction_is_passed(store: MongoDBQueueSt
         assert message.payload == "0"
     assert time.monotonic() - began < LEASE, "others were stopped for longer than a lease"
     assert store.check().problems == ()
+
+
+def test_a_client_may_be_closed_while_its_orphans_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MongoDBQueueStore(shared(MongoDB).url, namespace="closed", timeout=7.5) as store:
+        client, orphans = store.server.client, Orphans(store.server)
+        session = client.start_session()
+        session.start_transaction()
+        store.server.messages.find_one({}, session=session)
+        orphans._sessions.append(session)
+        command = Database.command
+
+        def kill_and_close(*args: Any, **options: Any) -> Any:
+            answer = command(*args, **options)
+            client.close()
+            return answer
+
+        monkeypatch.setattr(Database, "command", kill_and_close)
+        assert orphans.end()

@@ -181,7 +181,8 @@ class Orphans:
                     self._sessions += sessions
                 return False
             for one in sessions:
-                one.end_session()
+                with suppress(PyMongoError), pymongo.timeout(_ASK_FOR):  # the client may be closed by now
+                    one.end_session()
         return True
 
     def _run(self) -> None:
