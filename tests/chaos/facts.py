@@ -187,6 +187,12 @@ class Facts:
         else:
             self.strangers.append((held.name, held.namespace, None))
 
+    def may_vanish(self, message: Message) -> bool:
+        """Whether a message may be gone without an ack: its queue drops some, or a claim consumed it."""
+        place = message.operation.namespace, message.queue
+        consumed = (one.claim for one in (*message.deliveries, *self.lost_claims.get(place, ())))
+        return self.final.dropped.get(place, 0) > 0 or any(claim and claim.consume for claim in consumed)
+
     def may_return(self, message: Message, before: float) -> bool:
         """Whether an operator may have brought a message back to delivery by then."""
         requeues = self.requeues.get((message.operation.namespace, message.queue), ())

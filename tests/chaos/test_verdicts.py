@@ -44,6 +44,11 @@ class History:
     def ack(self, name: str, *, token: int = 1, answer: str = "ok", done: bool = True) -> History:
         return self._add("ack", answer, endings=(Ending("jobs-to-do", name, "ack", token),), ended=(done,))
 
+    def ack_and_put(self, name: str, new: str) -> History:
+        """In one commit, of which nobody heard the end."""
+        parts = {"puts": (Put("jobs-to-do", new),), "endings": (Ending("jobs-to-do", name, "ack", 1),)}
+        return self._add("ack_and_put", "unknown", **parts)
+
     def _add(self, verb: str, answer: str, **parts: Any) -> History:
         start = float(len(self.operations))
         one = Operation("c", len(self.operations), verb, "a", start, answer=answer, end=start + 0.5, **parts)  # type: ignore[arg-type]
@@ -53,9 +58,10 @@ class History:
         self.operations.append(one)
         return self
 
-    def kinds(self, *held: str) -> list[str]:
-        """The kinds of violations when these messages are left."""
+    def kinds(self, *held: str, dropped: int = 0) -> list[str]:
+        """The kinds of violations when these messages are left, and the queue has dropped so many."""
         final = Final([Held("a", "jobs-to-do", name, f"id-{name}", "ready") for name in held])
+        final.dropped["a", "jobs-to-do"] = dropped
         return sorted({violation.kind for violation in judge(self.operations, final, Rules())})
 
 
@@ -113,6 +119,13 @@ def test_a_store_that_may_have_kept_its_promises_is_cleared(history: History, he
 )
 def test_a_broken_promise_is_found_and_named(history: History, held: list[str], kinds: list[str]) -> None:
     assert history.kinds(*held) == kinds
+
+
+def test_what_a_commit_was_to_ack_is_there_when_it_did_not_happen_unless_its_queue_drops() -> None:
+    history = begun().ack_and_put("x", "y")
+    assert history.kinds("x") == history.kinds("y") == []
+    assert history.kinds() == history.kinds("x", "y") == ["torn"]
+    assert history.kinds(dropped=1) == []
 
 
 def write(notebook: Notebook) -> list[Operation]:

@@ -60,7 +60,8 @@ def _settles(kind: str, operation: Operation, facts: Facts, *, happened: bool) -
             text = f"{operation} happened, but {message.name} was not acked by it"
             yield Violation(kind, text, [message], [operation])
         others = [one for one in message.settled if one.operation is not operation and one.ending.action == "ack"]
-        if not happened and not message.held and not any(one.may_be_done for one in others):
+        taken = any(one.may_be_done for one in others) or facts.may_vanish(message)
+        if not happened and not message.held and not taken:
             text = f"{operation} did not happen, but {message.name}, which it was to ack, is gone"
             yield Violation(kind, text, [message], [operation])
 
