@@ -9,6 +9,7 @@ import pytest
 
 from tests.chaos.history import (
     NEVER,
+    Bound,
     Claim,
     Ending,
     Final,
@@ -48,6 +49,9 @@ class History:
         """In one commit, of which nobody heard the end."""
         parts = {"puts": (Put("jobs-to-do", new),), "endings": (Ending("jobs-to-do", name, "ack", 1),)}
         return self._add("ack_and_put", "unknown", **parts)
+
+    def ask(self, verb: str, value: int, **parts: Any) -> History:
+        return self._add(verb, "ok", queue="jobs-to-do", value=value, **parts)
 
     def _add(self, verb: str, answer: str, **parts: Any) -> History:
         start = float(len(self.operations))
@@ -126,6 +130,19 @@ def test_what_a_commit_was_to_ack_is_there_when_it_did_not_happen_unless_its_que
     assert history.kinds("x") == history.kinds("y") == []
     assert history.kinds() == history.kinds("x", "y") == ["torn"]
     assert history.kinds(dropped=1) == []
+
+
+def test_a_full_queue_may_hold_more_only_of_what_came_back() -> None:
+    def held(*steps: tuple[str, int]) -> list[str]:
+        history = History()._add("put", "ok", bound=Bound("jobs-to-do", 2, "reject", None))
+        for verb, value in steps:
+            history.ask(verb, value)
+        return history.kinds()
+
+    assert held(("look", 2)) == []
+    assert held(("look", 3)) == ["capacity"]
+    assert held(("requeue", 1), ("look", 3)) == []
+    assert held(("requeue", 1), ("look", 4)) == held(("look", 3), ("requeue", 1)) == ["capacity"]
 
 
 def write(notebook: Notebook) -> list[Operation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.chaos.facts import Delivery, Facts, Message
@@ -11,9 +11,9 @@ from tests.chaos.verdicts.violation import Rules, Violation
 
 
 def capacity(facts: Facts, rules: Rules) -> Iterator[Violation]:
-    """A queue holds no more than its limit, but for messages that were leased and came back."""
+    """A queue holds no more than its limit, but for messages that came back: from a lease, or from the dead."""
     bounds = {(one.namespace, one.bound.queue): one.bound for one in facts.operations if one.bound is not None}
-    back = _came_back(facts)
+    back = _came_back(facts, rules)
     for one in facts.operations:
         bound = bounds.get((one.namespace, one.queue or ""))
         if one.verb != "look" or one.answer != "ok" or bound is None:
@@ -24,20 +24,26 @@ def capacity(facts: Facts, rules: Rules) -> Iterator[Violation]:
             yield Violation("capacity", text, (), [one])
 
 
-def _came_back(facts: Facts) -> dict[tuple[str, str], list[float]]:
-    """For each queue, from when on each lease may have given its message back."""
+def _came_back(facts: Facts, rules: Rules) -> dict[tuple[str, str], list[float]]:
+    """For each queue, from when on each lease or requeue may have given a message back."""
     back: dict[tuple[str, str], list[float]] = defaultdict(list)
+    known: Counter[tuple[str, str]] = Counter()
     for message in facts.messages.values():
         place = message.operation.namespace, message.queue
+        known[place] += 1
         for one in message.deliveries:
             ended = [s for s in message.settled if s.ending.token in (one.token, None) and s.may_be_done]
             times = [s.operation.start for s in ended if s.ending.action == "release"]
-            expiry = one.operation.start + one.claim.timeout
+            expiry = one.operation.start + one.claim.timeout - rules.jumped_ahead
             if not any(s.done and s.operation.end < expiry for s in ended):
                 times.append(expiry)
             back[place] += [min(times)] if times else []
     for place, claims in facts.lost_claims.items():
         back[place] += (one.start for one in claims if one.claim for _ in range(one.claim.limit))
+    for place, requeues in facts.requeues.items():
+        for requeue in requeues:
+            count = requeue.value if requeue.answer == "ok" else known[place]
+            back[place] += [requeue.start] * count
     return back
 
 
