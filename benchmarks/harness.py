@@ -12,13 +12,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from systems import HERE, RAW, RAW_SAME, System
+from systems import DEFAULT_VENVS, HERE, RAW, RAW_SAME, System
 
 Samples = dict[str, list[float]]
 
@@ -96,9 +96,19 @@ class Table:
 class Bench:
     """The run's settings, and the ways to measure that several benchmarks share."""
 
-    def __init__(self, systems: list[System], *, directory: str | None, quick: bool) -> None:
+    def __init__(
+        self,
+        systems: list[System],
+        *,
+        directory: str | None,
+        quick: bool,
+        venvs: Path = DEFAULT_VENVS,
+        only: Collection[str] = (),
+    ) -> None:
         self.systems = systems
         self.quick = quick
+        self.venvs = venvs
+        self.only = only
         self.root = Path(tempfile.mkdtemp(prefix="localqueue-bench-", dir=directory))
 
     def close(self) -> None:
@@ -179,3 +189,7 @@ def _ratio(rates: list[float], base: list[float] | None) -> float | None:
 def percentile(values: list[float], percent: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def verdict(met: bool) -> str:
+    return "met" if met else "MISSED"

@@ -17,7 +17,7 @@ from harness import Bench
 from systems import DEFAULT_VENVS, find_systems
 
 NAMES = [
-    "import_time",
+    "startup",
     "one_at_a_time",
     "put_many",
     "batched",
@@ -27,6 +27,7 @@ NAMES = [
     "workers",
     "worker_latency",
     "worker_features",
+    "tasks",
     "file_size",
     "flatness",
 ]
@@ -58,6 +59,8 @@ def main() -> None:
         find_systems(arguments.venvs, arguments.only, force_normal=arguments.force_normal),
         directory=arguments.dir,
         quick=arguments.quick,
+        venvs=arguments.venvs,
+        only=arguments.only or (),
     )
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, medians")
     figures: dict[str, Any] = {}

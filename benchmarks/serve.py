@@ -24,6 +24,8 @@ and where its queue offers them
                                         runs from the first handler to the last, so that start-up costs nothing
     work_some(n)                        the same as work where more than n are there; returns how many it did
     start_worker(handler), stop_worker()
+    fetch() -> list of bool             the results of all that was put, one call each; whether each was there
+    forget()                            lets go of what was put
 """
 
 from __future__ import annotations
@@ -59,11 +61,19 @@ class Tally:
         self.n = n
         self.moments: list[float] = []
         self.done = threading.Event()
+        self.worked = self.work_done = 0.0
 
     def __call__(self) -> None:
         self.moments.append(clock())
+        if len(self.moments) == 1:
+            self.worked = time.process_time()
         if len(self.moments) == self.n:
+            self.work_done = time.process_time()
             self.done.set()
+
+    def cpu(self) -> float:
+        """The processor time of this process between the first and the last."""
+        return self.work_done - self.worked
 
     def seconds(self) -> float:
         if len(self.moments) < self.n:
@@ -280,10 +290,24 @@ class Server:
         if hasattr(self.queue, "work_with"):
             tally = Tally(n)
             self.queue.work_with(tally)
-            return {"seconds": tally.seconds()}
-        started = clock()
+            return {"seconds": tally.seconds(), "cpu": tally.cpu()}
+        worked, started = time.process_time(), clock()
         self.queue.work(n)
-        return {"seconds": clock() - started}
+        return {"seconds": clock() - started, "cpu": time.process_time() - worked}
+
+    def fetch(self) -> dict[str, Any]:
+        """The results of what was put."""
+        worked, started = time.process_time(), clock()
+        found = self.queue.fetch()
+        answer = {"seconds": clock() - started, "cpu": time.process_time() - worked}
+        if not all(found):
+            raise RuntimeError(f"{found.count(False)} of {len(found)} results were not there")
+        return answer
+
+    def forget(self) -> dict[str, Any]:
+        """Let go of what was put."""
+        self.queue.forget()
+        return {}
 
     def work_some(self, n: int) -> dict[str, Any]:
         """The queue's own worker above a backlog that it does not reach the end of."""

@@ -27,6 +27,7 @@ TOPICS = {
     "bulk": "many_at_a_time",
     "worker": "many_at_a_time",
     "wake": "wake",
+    "tasks": "tasks",
     "journal": "journal",
     "flat": "flat",
     "snapshot": "snapshot",
@@ -58,9 +59,16 @@ def measure(kind: str, arguments: argparse.Namespace, figures: dict[str, Any]) -
     try:
         print(f"\n{places.version()} ({places.settings}), Python {platform.python_version()}, medians", flush=True)
         systems = find_systems(kind, arguments.venvs)
-        if arguments.systems:
-            systems = [system for system in systems if system.name in arguments.systems.split(";")]
-        bench = ServerBench(kind, places, systems, quick=arguments.quick, minutes=arguments.minutes)
+        only = arguments.systems.split(";") if arguments.systems else ()
+        if only:
+            systems = [system for system in systems if system.name in only]
+        bench = ServerBench(
+            *(kind, places, systems),
+            quick=arguments.quick,
+            minutes=arguments.minutes,
+            venvs=arguments.venvs,
+            only=only,
+        )
         for module in dict.fromkeys(TOPICS[topic] for topic in TOPICS if topic in arguments.wanted):
             for table in importlib.import_module(f"on_servers.{module}").run(bench, arguments.wanted):
                 table.print()

@@ -34,7 +34,7 @@ PEERS = (
     Peer("localqueue 0.5.0", "localqueue==0.5.0", "localqueue_050.py"),
     Peer("litequeue", "litequeue==0.9", "litequeue.py"),
     Peer("persist-queue", "persist-queue==1.1.0", "persistqueue.py", True),
-    Peer("huey", "huey==3.5.4", "huey.py", True),
+    Peer("huey", "huey==3.5.4", "huey.py", True, also=("redis==8.1.0",)),
 )
 
 

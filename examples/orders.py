@@ -13,8 +13,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tenacity import wait_none
-
 from localqueue import PersistentQueue, SQLiteQueueStore, Worker, current_job
 from localqueue.policies import EffectivelyOnceDelivery, SagaCommit
 
@@ -63,8 +61,8 @@ def main() -> None:
                 card = f"{number:04d}13" if number % 7 == 3 else f"{number:04d}42"
                 orders.put({"number": number, "card": card}, dedupe_key=f"order-{number}")
             if attempt == 0:
-                Worker(orders, fulfil, concurrency=4, max_tries=2, wait=wait_none()).run_until_empty()
-        again = Worker(orders, fulfil, concurrency=4, max_tries=2, wait=wait_none()).run_until_empty()
+                Worker(orders, fulfil, concurrency=4, max_tries=2, wait=0).run_until_empty()
+        again = Worker(orders, fulfil, concurrency=4, max_tries=2, wait=0).run_until_empty()
 
         sent: list[str] = []
         Worker(mails, sent.append).run_until_empty()

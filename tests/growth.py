@@ -15,10 +15,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from localqueue.contracts.harness import FakeClock
 from localqueue.ids import Mint
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
 from localqueue.stores.rules import KNOWN, REMEMBERED
-from localqueue.testing.harness import FakeClock
 from tests.stores import Place, new_place
 
 GENERATIONS = 4

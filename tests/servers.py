@@ -237,7 +237,7 @@ class Postgres(Server):
 
     def kill(self) -> None:
         """The postmaster and its backends: a backend that outlives the postmaster could finish a commit."""
-        backends = [] if self.process is None else _children(self.process.pid)
+        backends = [] if self.process is None else children_of(self.process.pid)
         super().kill()
         for pid in backends:
             with suppress(ProcessLookupError):
@@ -280,7 +280,7 @@ def has_port(pid: int, port: int) -> bool:
     return any(os.readlink(open_file) in sockets for open_file in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def _children(parent: int) -> list[int]:
+def children_of(parent: int) -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

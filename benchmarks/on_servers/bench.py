@@ -7,14 +7,15 @@ to the figures.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness import Child, Samples
 from on_servers.places import Places
-from systems import System
+from systems import DEFAULT_VENVS, System
 
 
 @dataclass
@@ -47,12 +48,24 @@ class Measured:
 class ServerBench:
     """The systems of one kind of server, and the ways to measure that several benchmarks share."""
 
-    def __init__(self, kind: str, places: Places, systems: list[System], *, quick: bool, minutes: float) -> None:
+    def __init__(
+        self,
+        kind: str,
+        places: Places,
+        systems: list[System],
+        *,
+        quick: bool,
+        minutes: float,
+        venvs: Path = DEFAULT_VENVS,
+        only: Collection[str] = (),
+    ) -> None:
         self.kind = kind
         self.places = places
         self.systems = systems
         self.quick = quick
         self.minutes = minutes
+        self.venvs = venvs
+        self.only = only
 
     def pick(self, *names: str) -> list[System]:
         return [system for system in self.systems if system.name in names]

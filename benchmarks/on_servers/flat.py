@@ -10,10 +10,10 @@ import statistics
 from contextlib import ExitStack
 from dataclasses import replace
 
-from harness import Child, Table
+from harness import Child, Table, verdict
 from on_servers.bench import ServerBench, offers
 from on_servers.systems import BATCH, RAW
-from on_servers.targets import FLAT, verdict
+from on_servers.targets import FLAT
 from systems import US, System
 
 OPERATIONS = ("put", "lease", "ack", "worker step")

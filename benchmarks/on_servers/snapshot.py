@@ -14,10 +14,10 @@ from typing import Any
 
 import psycopg
 
-from harness import Child, Table
+from harness import Child, Table, verdict
 from on_servers.bench import ServerBench
 from on_servers.systems import BATCH, RAW
-from on_servers.targets import SNAPSHOT, verdict
+from on_servers.targets import SNAPSHOT
 from systems import US
 
 PGMQ = "pgmq, autocommit"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness import Samples, Table
+from harness import Samples, Table, verdict
 from on_servers.bench import ratio
 from on_servers.systems import RAW
 
@@ -71,7 +71,3 @@ def judge(kind: str, what: str, samples: Samples, ours: str, *, without: Sequenc
         rows.append([f"of {target.base}", f"{found:.2f}", f"{target.at_least:.2f}", verdict(found >= target.at_least)])
         data[target.base] = {"ratio": found, "target": target.at_least}
     return Table(f"{kind}: {what}, targets for {ours}", ["", "is", "at least", ""], rows, data) if rows else None
-
-
-def verdict(met: bool) -> str:
-    return "met" if met else "MISSED"

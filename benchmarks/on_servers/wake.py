@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from harness import Table
+from harness import Table, verdict
 from on_servers.bench import ServerBench
 from on_servers.systems import RAW
 from on_servers.tables import times
-from on_servers.targets import WAKE, verdict
+from on_servers.targets import WAKE
 from systems import US
 
 PAUSE = 0.0237  # an odd one, so that the puts do not fall in step with anybody's polling

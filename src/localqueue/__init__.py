@@ -14,6 +14,7 @@ from localqueue._exports import lazy
 from localqueue._version import __version__
 
 _EVERY_DAY = {
+    "localqueue.aio": ("AsyncQueue",),
     "localqueue.errors": (
         "LeaseLost",
         "PayloadError",
@@ -31,6 +32,7 @@ _EVERY_DAY = {
         "SQLiteQueueStore",
     ),
     "localqueue.stores.url": ("open_store",),
+    "localqueue.tasks": ("Tasks",),
     "localqueue.worker_config": ("PersistentWorkerConfig",),
     "localqueue.workers": (
         "AsyncWorker",

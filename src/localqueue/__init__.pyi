@@ -1,6 +1,9 @@
 # ruff: isort: skip_file
 # The names of `__init__.py`, for type checkers.
 from localqueue._version import __version__ as __version__
+from localqueue.aio import (
+    AsyncQueue as AsyncQueue,
+)
 from localqueue.dispatch import (
     ThreadedDispatcher as ThreadedDispatcher,
 )
@@ -143,6 +146,9 @@ from localqueue.stores.sqlite import (
 )
 from localqueue.stores.url import (
     open_store as open_store,
+)
+from localqueue.tasks import (
+    Tasks as Tasks,
 )
 from localqueue.worker_config import (
     PersistentWorkerConfig as PersistentWorkerConfig,

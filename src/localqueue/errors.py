@@ -142,6 +142,69 @@ class ResultStoreLockedError(QueueStoreLockedError):
     """The result store is locked by another process."""
 
 
+class JobFailed(QueueError):
+    """The message whose result was waited for has failed for good: `error` says why, and its `traceback` where."""
+
+    def __init__(self, queue: str, message_id: str, error: dict[str, Any] | None = None) -> None:
+        self.queue = queue
+        self.message_id = message_id
+        self.error: dict[str, Any] = error or {}
+        kind, text = self.error.get("type"), self.error.get("message")
+        why = ": ".join(str(part) for part in (kind, text) if part) or "no error was given"
+        said = f"message {message_id} of queue {queue!r} failed: {why}"
+        super().__init__(said if self.traceback is None else f"{said}\n\n{self.traceback}")
+
+    @property
+    def traceback(self) -> str | None:
+        """Where the handler failed, as text."""
+        text = self.error.get("traceback")
+        return text if isinstance(text, str) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.message_id, self.error)
+
+
+class JobCancelled(QueueError):
+    """The message was cancelled. In a handler: it was cancelled, or its lease was lost, so its result is not wanted."""
+
+    def __init__(self, queue: str, message_id: str) -> None:
+        super().__init__(f"message {message_id} of queue {queue!r} was cancelled")
+        self.queue = queue
+        self.message_id = message_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.message_id)
+
+
+class JobExpired(QueueError):
+    """The time to live of the message ended before it was done."""
+
+    def __init__(self, queue: str, message_id: str) -> None:
+        super().__init__(f"message {message_id} of queue {queue!r} was not done before its time to live ended")
+        self.queue = queue
+        self.message_id = message_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.message_id)
+
+
+class ResultMissing(QueueError, LookupError):
+    """Nothing is known of the message: it is gone, or never was, and no result of it is kept."""
+
+
+class ResultTimeout(QueueError, TimeoutError):
+    """The message was not done in the time that its result was waited for; it goes on."""
+
+    def __init__(self, queue: str, message_id: str, timeout: float) -> None:
+        super().__init__(f"message {message_id} of queue {queue!r} was not done within {timeout} seconds")
+        self.queue = queue
+        self.message_id = message_id
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.message_id, self.timeout)
+
+
 class PersistentRetryExhausted(QueueError, RuntimeError):
     """The retry budget of a key was used up by earlier calls; the function was not called."""
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-T = TypeVar("T")
+from localqueue._dataclass import dataclass, field, field_names
+
+if TYPE_CHECKING:  # what type checkers know of every Python: a queue that names no type holds anything
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class QueueStats:
     paused_workers: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in field_names(type(self))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +137,5 @@ class RunStats:
         return "failed"
 
     def as_dict(self) -> dict[str, Any]:
-        counts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        counts = {name: getattr(self, name) for name in field_names(type(self))}
         return {**counts, "state": self.state}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from localqueue._dataclass import KW_ONLY, dataclass, replace
 from localqueue.policies.commits import LOCAL_ATOMIC_COMMIT, CommitPolicy
 from localqueue.policies.dead_letters import DEAD_LETTER_QUEUE, DeadLetterPolicy
 from localqueue.policies.delivery import (
@@ -16,8 +16,9 @@ from localqueue.policies.delivery import (
 )
 from localqueue.policies.policy_set import QueuePolicySet
 from localqueue.policies.results import NO_RESULT_POLICY, ResultPolicy
+from localqueue.retry.options import RetryerOptions
 from localqueue.retry_defaults import validate_retry_defaults
-from localqueue.worker_config import PersistentWorkerConfig, validate_pacing
+from localqueue.worker_config import LeaseWorkerOptions, PersistentWorkerConfig, validate_pacing
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -107,7 +108,7 @@ class QueueSpec:
         """Dead-letter a message whose handler finally failed, or release it when not enabled."""
         return replace(self, dead_letter_on_failure=enabled)
 
-    def with_retry(self, *, max_retries: int | None = None, **retry_kwargs: Any) -> QueueSpec:
+    def with_retry(self, *, max_retries: int | None = None, **retry_kwargs: Unpack[RetryerOptions]) -> QueueSpec:
         """Add retry settings to those of earlier calls; `max_retries` is kept as `max_tries`."""
         if max_retries is not None:
             if "max_tries" in retry_kwargs:
@@ -140,7 +141,7 @@ class QueueSpec:
             raise ValueError("pass retry settings via QueueSpec.with_retry() or build_queue(retry_defaults=), not both")
         return PersistentQueue(spec=self, **options)
 
-    def build_worker_config(self, **overrides: Any) -> PersistentWorkerConfig:
+    def build_worker_config(self, **overrides: Unpack[LeaseWorkerOptions]) -> PersistentWorkerConfig:
         """Build the worker settings; `overrides` win over the spec."""
         config = PersistentWorkerConfig(
             release_delay=self.release_delay,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
+from localqueue._dataclass import dataclass, field
 from localqueue.policies._limits import require_integer, require_seconds
-from localqueue.retry_defaults import override_retry_settings
+from localqueue.retry.options import PersistentRetryOptions, RetryerOptions, RetryOptions, refuse_unknown
+from localqueue.retry.settings import override, settings_of
 
 
 class Unset(Enum):
@@ -23,6 +24,21 @@ UNSET: Final = Unset.UNSET
 T = TypeVar("T")
 
 
+class WorkerOptions(RetryOptions, total=False):
+    """The settings that every worker takes as keyword arguments, see `PersistentWorkerConfig`."""
+
+    dead_letter_on_failure: bool
+    dead_letter_on_exhaustion: bool
+    release_delay: float
+    min_interval: float
+    circuit_breaker_failures: int
+    circuit_breaker_cooldown: float
+
+
+class LeaseWorkerOptions(WorkerOptions, RetryerOptions, total=False):
+    """The same for a worker that retries inside the lease, with a retryer."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class PersistentWorkerConfig:
     """Worker behaviour and retry settings as one value, to be shared by any number of workers.
@@ -31,7 +47,9 @@ class PersistentWorkerConfig:
     message whose handler finally failed is dead-lettered or released after `release_delay`
     seconds. `min_interval` is the least time between two message starts of one worker. After
     `circuit_breaker_failures` recoverable failures in a row the worker pauses for
-    `circuit_breaker_cooldown` seconds. Everything else is passed on to the retryer.
+    `circuit_breaker_cooldown` seconds. Everything else says when to try again: `max_tries`, `wait`, `backoff`,
+    `max_delay`, `jitter`, `retry` and `stop`, and for workers that retry inside the lease what a retryer takes.
+    A setting that no worker could follow is refused here.
     """
 
     dead_letter_on_failure: bool
@@ -50,8 +68,10 @@ class PersistentWorkerConfig:
         min_interval: float = 0.0,
         circuit_breaker_failures: int = 0,
         circuit_breaker_cooldown: float = 0.0,
-        **retry_kwargs: Any,
+        **retry_kwargs: Unpack[RetryerOptions],
     ) -> None:
+        refuse_unknown(type(self), retry_kwargs, PersistentRetryOptions.__annotations__)
+        settings_of(retry_kwargs)
         dead_letter = _either_name(dead_letter_on_failure, dead_letter_on_exhaustion)
         validate_pacing(
             release_delay=release_delay,
@@ -81,11 +101,12 @@ class PersistentWorkerConfig:
         min_interval: float | Unset = UNSET,
         circuit_breaker_failures: int | Unset = UNSET,
         circuit_breaker_cooldown: float | Unset = UNSET,
-        **retry_kwargs: Any,
+        **retry_kwargs: Unpack[RetryerOptions],
     ) -> PersistentWorkerConfig:
         """Return a copy in which what is passed here wins.
 
-        Retry settings are merged; `stop` replaces an earlier `max_tries` and the other way round.
+        Retry settings are merged; `stop` replaces an earlier `max_tries` and the other way round, and so do a wait
+        strategy and the numbers of a plain wait.
         """
         dead_letter = _either_name(dead_letter_on_failure, dead_letter_on_exhaustion)
         return PersistentWorkerConfig(
@@ -94,7 +115,7 @@ class PersistentWorkerConfig:
             min_interval=_pick(min_interval, self.min_interval),
             circuit_breaker_failures=_pick(circuit_breaker_failures, self.circuit_breaker_failures),
             circuit_breaker_cooldown=_pick(circuit_breaker_cooldown, self.circuit_breaker_cooldown),
-            **override_retry_settings(self.retry_kwargs, retry_kwargs),
+            **override(self.retry_kwargs, retry_kwargs),
         )
 
 

@@ -171,7 +171,7 @@ MUTATIONS = (
         "lmdb",
         "records",
         "torn",
-        reword(commit._apply, "if changes.records else []", "if False else []"),
+        reword(commit._apply, "write_records(changes.records)", "write_records(())"),
     ),
     Mutation(
         "the last of three subscribers gets nothing",

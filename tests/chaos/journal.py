@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from localqueue.contracts.replay import IllegalEntry, replay
 from localqueue.events.journal import JournalEvent
-from localqueue.testing.replay import IllegalEntry, replay
 from tests.chaos.client import name_of
 from tests.chaos.history import Operation
 

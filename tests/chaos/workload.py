@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, NamedTuple
 
-from localqueue.testing.harness import FakeClock
+from localqueue.contracts.harness import FakeClock
 from tests.chaos.consumer import Consumer
 from tests.chaos.drain import Stuck, drain, final_of
 from tests.chaos.history import Pages, read

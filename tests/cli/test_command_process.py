@@ -7,12 +7,15 @@ import pty
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 
 import localqueue
 from localqueue import __version__
+from localqueue.cli import app
 from tests.cli.command import COMMAND, has_open, put, run, run_process, started, wait_until
 
 pytestmark = pytest.mark.multiprocess
@@ -140,6 +143,31 @@ def test_a_command_loads_only_what_it_needs() -> None:
     assert not loaded_by("--version") & {"typer", "rich", "yaml", "localqueue.queue", "localqueue.cli.app"}
     adding = loaded_by("queue", "add", "jobs", "--value", "1")
     assert not adding & {"yaml", "tenacity", "asyncio", "lmdb", "cronsim", "rich.table", "localqueue.workers"}
+
+
+def test_a_command_loads_its_own_family_only() -> None:
+    sizing = loaded_by("queue", "size", "jobs", "--store-path", "nowhere.db")
+    assert "localqueue.cli.overview" in sizing
+    others = {"pipeline", "process", "journal", "queue_copy", "schedule", "retention", "worker"}
+    assert not sizing & {f"localqueue.cli.{name}" for name in others}
+
+
+@pytest.mark.parametrize("module", app.QUEUE_COMMANDS)
+def test_the_table_of_queue_commands_says_what_a_module_registers(module: str) -> None:
+    family = typer.Typer()
+    import_module(f"localqueue.cli.{module}").register(family)
+
+    assert tuple(one.name for one in family.registered_commands) == app.QUEUE_COMMANDS[module]
+
+
+@pytest.mark.parametrize("name", ["queue", *app.FAMILIES, *app.COMMANDS])
+def test_a_branch_of_the_tree_is_what_the_whole_tree_has_there(name: str) -> None:
+    branch = typer.main.get_command(app.build([name]))
+    whole = typer.main.get_command(app.build())
+
+    assert list(branch.commands) == [name]  # type: ignore[attr-defined]
+    found, expected = (tree.commands[name] for tree in (branch, whole))  # type: ignore[attr-defined]
+    assert list(getattr(found, "commands", ())) == list(getattr(expected, "commands", ()))
 
 
 def test_missing_extras_are_named() -> None:

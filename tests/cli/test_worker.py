@@ -47,6 +47,17 @@ def test_handlers_run_in_processes_when_asked() -> None:
     assert sorted(seen()) == ["1", "2", "3"]
 
 
+def test_waits_between_deliveries_can_grow_up_to_a_limit() -> None:
+    (id,) = put("jobs", 7)
+    ran = run(
+        "worker", f"{JOBS}:fail", "-q", "jobs", "--retry-wait", "100", "--retry-backoff", "3",
+        "--retry-max-delay", "50", "--retry-jitter", "1", "--until-empty",
+    )  # fmt: skip
+    assert ran.code == 0 and ran.json["released"] == 1
+    stored = run("queue", "inspect", "jobs", id).json
+    assert 50 <= stored["available_at"] - stored["failed_at"] <= 51
+
+
 def test_failures_are_delivered_again_and_then_dead_lettered() -> None:
     (id,) = put("jobs", 7)
     ran = run(
@@ -74,6 +85,8 @@ def test_failures_are_released_when_that_is_wanted() -> None:
         ("--prefetch", "0"),
         ("--timeout", "0"),
         ("--max-tries", "0"),
+        ("--retry-backoff", "0.5"),
+        ("--retry-jitter", "-1"),
         ("--lease-timeout", "0"),
         ("--min-interval=-1",),
         ("--circuit-breaker-failures", "2"),

@@ -7,6 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.contracts import (
+    AdapterHarness,
+    AttemptStoreContract,
+    ExclusiveIdempotencyStoreContract,
+    ListedResultStoreContract,
+    SharedIdempotencyStoreContract,
+)
 from localqueue.idempotency import (
     LMDBIdempotencyStore,
     MemoryIdempotencyStore,
@@ -18,13 +25,6 @@ from localqueue.retry import LMDBAttemptStore, MemoryAttemptStore, QueueAttemptS
 from localqueue.stores.lmdb import LMDBQueueStore
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing import (
-    AdapterHarness,
-    AttemptStoreContract,
-    ExclusiveIdempotencyStoreContract,
-    ListedResultStoreContract,
-    SharedIdempotencyStoreContract,
-)
 from tests.stores import OPENERS, new_place
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, current_job
+from localqueue.contracts import CommitContract, CommitHarness, FakeClock
 from localqueue.idempotency import MemoryIdempotencyStore, QueueIdempotencyStore, SQLiteIdempotencyStore
 from localqueue.policies import (
     LocalAtomicCommit,
@@ -19,7 +20,6 @@ from localqueue.policies import (
     TwoPhaseCommit,
 )
 from localqueue.results import MemoryResultStore, QueueResultStore
-from localqueue.testing import CommitContract, CommitHarness, FakeClock
 from localqueue.workers import OutboxRelay
 from tests.stores import OPENERS, new_place
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from localqueue import CallbackDispatcher, ThreadedDispatcher
+from localqueue.contracts import DispatchContract, LeasingDispatchContract
+from localqueue.contracts.dispatchers import MakeDispatcher
 from localqueue.dispatch import WorkerPoolDispatcher
-from localqueue.testing import DispatchContract, LeasingDispatchContract
-from localqueue.testing.dispatchers import MakeDispatcher
 
 
 class TestCallback(DispatchContract):

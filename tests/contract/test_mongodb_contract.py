@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
+from localqueue.contracts import SharedStoreContract, StoreHarness
+from localqueue.contracts.machine import store_machine
 from localqueue.stores.mongodb import MongoDBQueueStore
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing import SharedStoreContract, StoreHarness
-from localqueue.testing.machine import store_machine
 from tests.servers import MongoDB, shared
 
 

@@ -13,7 +13,7 @@ from localqueue import (
     InProcessNotification,
     NoNotification,
 )
-from localqueue.testing import AsyncNotificationContract, NotificationContract, WaitableNotificationContract
+from localqueue.contracts import AsyncNotificationContract, NotificationContract, WaitableNotificationContract
 
 
 class TestNoNotification(NotificationContract):

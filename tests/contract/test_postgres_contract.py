@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts import SharedStoreContract, StoreHarness
+from localqueue.contracts.machine import store_machine
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing import SharedStoreContract, StoreHarness
-from localqueue.testing.machine import store_machine
 from tests.servers import Postgres, shared
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts import AscendingIdsContract, SharedStoreContract, StoreHarness
+from localqueue.contracts.machine import store_machine
 from localqueue.stores.port import QueueStore
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing import AscendingIdsContract, SharedStoreContract, StoreHarness
-from localqueue.testing.machine import store_machine
 from tests.servers import Redis, shared
 
 _fresh = itertools.count()

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from localqueue.stores.port import QueueStore
-from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing import (
+from localqueue.contracts import (
     AscendingIdsContract,
     SharedStoreContract,
     SteadyLineContract,
     StoreContract,
     StoreHarness,
 )
+from localqueue.stores.port import QueueStore
+from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 
 
 def _open_memory(durability: str = "process", **options: Any) -> QueueStore:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.contracts.machine import store_machine
 from localqueue.stores.port import QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
-from localqueue.testing.machine import store_machine
 
 pytestmark = pytest.mark.slow
 

@@ -154,12 +154,21 @@ class FailingSaga(Scene):
         raise ValueError("the trip is off")
 
 
+class KeptResults(Scene):
+    """Delivers at least once, and keeps what the handler returned."""
+
+    def __init__(self, store: Any, path: str, log: Log) -> None:
+        super().__init__(store, path, log)
+        self.queue = PersistentQueue("jobs", store=store, keep_results=7 * 86400)
+
+
 SCENES: dict[str, type[Scene]] = {
     "follow-ups": Scene,
     "external-ledger": ExternalLedger,
     "outbox": Outbox,
     "two-phase": TwoPhase,
     "saga": FailingSaga,
+    "results": KeptResults,
 }
 
 

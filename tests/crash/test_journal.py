@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localqueue.testing.replay import replay
+from localqueue.contracts.replay import replay
 from tests.crash.children import Child, run_scenario
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.stores import OPENERS, Clock, copy_of, open_store

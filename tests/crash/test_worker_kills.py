@@ -83,6 +83,22 @@ def test_follow_ups_results_and_ledger_happen_once_wherever_a_worker_is_killed(
 
 @pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
 @pytest.mark.parametrize("kind", OPENERS)
+def test_a_message_is_there_or_its_result_is_wherever_its_worker_is_killed(kind: str, at: str, tmp_path: Path) -> None:
+    for nth, path in kills(kind, tmp_path, "results", at):
+        with open_store(kind, path) as store:
+            live = {message.id for message in store.scan("jobs")}
+            ended = {record.key for record in store.records("outcome")}
+            assert not live & ended and len(live | ended) == len(VALUES), f"torn at {at} {nth}"
+        store, scene = recovered(kind, path, "results")
+        with store:
+            results = [scene.queue.result(message_id, timeout=0) for message_id in sorted(live | ended)]
+            assert results == list(VALUES), f"results at {at} {nth}"
+            values = sorted(message.value for message in scene.after.get_messages(99, block=False))
+            assert values == list(VALUES), f"follow-ups at {at} {nth}"
+
+
+@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("kind", OPENERS)
 def test_a_relay_sends_in_order_and_at_least_once_wherever_it_is_killed(kind: str, at: str, tmp_path: Path) -> None:
     for nth, path in kills(kind, tmp_path, "outbox", at):
         store, scene = recovered(kind, path, "outbox")

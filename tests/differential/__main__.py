@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from localqueue.testing.differ import differ
+from localqueue.contracts.differ import differ
 from tests.differential.stores import KINDS, openers, quick_servers
 
 

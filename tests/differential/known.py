@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from localqueue.contracts.operation import Operation
 from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, Settle
-from localqueue.testing.operation import Operation
 
 
 def _put(label: str, limit: Limit | None = None, queue: str = "one", **options: Any) -> Operation:

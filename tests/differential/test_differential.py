@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.contracts.differ import differ, play
+from localqueue.contracts.operation import Operation
+from localqueue.contracts.teller import Situation, Teller
 from localqueue.stores.port import Changes, Committed, LeaseRequest, QueueStore, StoredMessage
 from localqueue.stores.sqlite import MemoryQueueStore
-from localqueue.testing.differ import differ, play
-from localqueue.testing.operation import Operation
-from localqueue.testing.teller import Situation, Teller
 from tests.differential.known import ONCE_DISAGREED
 from tests.differential.stores import KINDS, openers
 
@@ -104,7 +104,7 @@ def test_every_verb_that_changes_a_store_is_told() -> None:
             told.add(operation.verb)
             return operation
 
-    for seed in range(6):
+    for seed in range(8):
         assert play({"memory": MemoryQueueStore}, Listening(seed), 150) is None
     reads = {"get", "qsize", "load", "stats", "scan", "splits", "queues", "runs", "run", "run_messages", "upstream"}
     reads |= {"record", "records", "subscriptions", "journal_enabled", "events", "journal_span", "paused", "check"}
@@ -120,6 +120,7 @@ def test_every_verb_that_changes_a_store_is_told() -> None:
         "listen",
         "listen_capacity",
         "listen_run",
+        "listen_records",
     }
     verbs = {name for name in dir(QueueStore) if not name.startswith("_")} - reads - around
     assert verbs <= told

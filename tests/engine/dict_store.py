@@ -223,7 +223,7 @@ class DictRows:
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
         versions = []
-        for kind, key, value, expect in writes:
+        for kind, key, value, expect, _ in writes:
             if expect is not None and self.tables.records.get((kind, key), (b"", 0))[1] != expect:
                 raise RecordConflict(f"record {key!r} of kind {kind!r}")
             versions.append(0 if value is None else self.ids.reserve())

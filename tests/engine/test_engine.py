@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.machine import store_machine
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.port import Found, Wanted, Writes
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, Settle
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.machine import store_machine
 from tests.engine.dict_store import DictRows, DictStore
 
 TestEngine = store_machine(lambda: DictStore, reopenable=False, examples=40)

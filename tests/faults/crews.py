@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from localqueue import PersistentQueue, current_job
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import AsyncWorker, Settled, Worker
 from tests.unit.worker_steps import Running, eventually
 

@@ -198,6 +198,9 @@ def record_key(store: Any, text: str) -> None:
     value = raw(text)
     store.commit(Changes(records=[RecordWrite("keys", text, value, 0)]))
     assert store.record("keys", text)[:3] == ("keys", text, value)
+    with store.listen_records("keys", [text]) as waiter:
+        store.commit(Changes(records=[RecordWrite("keys", text, value, tell=True)]))
+        assert waiter.wait(10)
     assert text in [record.key for record in store.records("keys")]
     assert text not in [record.key for record in store.records("keys", after=text)]
 

@@ -319,5 +319,12 @@ def listen_run(store: Any, known: Known) -> None:
 
 
 @probe
+def listen_records(store: Any, known: Known) -> None:
+    with store.listen_records("kind", ["key"]) as waiter:
+        assert not waiter.wait(0)
+        assert store.record("kind", "key") is None
+
+
+@probe
 def close(store: Any, known: Known) -> None:
     store.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts.steps import assert_sound, drain, payloads
 from localqueue.stores.port import Changes, NewMessage
-from localqueue.testing.steps import assert_sound, drain, payloads
 from tests.faults.hosts import Host
 from tests.stores import SERVERS, Place, on_server, shared
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue
+from localqueue.contracts.steps import PATIENCE
 from localqueue.stores import listener
-from localqueue.testing.steps import PATIENCE
 from tests.faults.proxy import Proxy
 from tests.faults.ways import through
 from tests.stores import SERVERS, Place, on_server, shared

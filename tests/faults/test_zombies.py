@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, Worker, current_job
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreLockedError
 from localqueue.idempotency import QueueIdempotencyStore
 from localqueue.policies import EffectivelyOnceDelivery, ReturnStoredResult
-from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 from tests.stores import SHARED, Place, new_place
 

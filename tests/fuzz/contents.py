@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from localqueue.contracts import FakeClock
 from localqueue.errors import QueueError, QueueStoreCorruptError, QueueStoreError, QueueStoreVersionError
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, RecordWrite, Settle
-from localqueue.testing import FakeClock
 from tests.unit.test_sqlite_archive import fill
 
 QUEUE = "jobs"

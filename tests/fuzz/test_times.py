@@ -16,11 +16,11 @@ from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import Mistake
 from localqueue.cli.pipeline_results import moment_of
 from localqueue.cli.schedule import queues_with_schedules
+from localqueue.contracts import FakeClock
 from localqueue.errors import PayloadError, QueueStoreVersionError
 from localqueue.schedules import CronSchedule, PeriodicSchedule, Scheduler
 from localqueue.spark.jobs.arguments import moment
 from localqueue.stores.port import Changes, RecordWrite
-from localqueue.testing import FakeClock
 from tests.fuzz.effort import examples
 from tests.fuzz.words import TIMES, things, words
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import pytest
 
+from localqueue import AsyncQueue, PersistentQueue
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage
 from localqueue.stores.sqlite import MemoryQueueStore
 from tests.crash.children import Child
@@ -76,6 +79,44 @@ def test_an_inherited_store_works_in_parent_and_children_at_once(kind: str, tmp_
     assert problems == ()
     with open_store(kind, tmp_path / "store") as store:
         assert payloads(store) == held
+
+
+def wait_and_put_on_loops(connection: Connection, kind: str, path: str) -> None:
+    """Fork while a coroutine of another thread waits, and have each child wait on a loop of its own."""
+    store = open_store(kind, path)
+    waits = threading.Event()
+
+    async def wait_here() -> None:
+        async with AsyncQueue[str]("parent", store=store) as queue:
+            getting = asyncio.ensure_future(queue.get())
+            with pytest.raises(Empty):
+                await queue.get_message(timeout=0.1)
+            waits.set()
+            connection.send(await getting)
+
+    async def wait_there(n: int) -> None:
+        async with asyncio.timeout(PATIENCE), AsyncQueue[str](f"child{n}", store=store) as queue:
+            getting = asyncio.ensure_future(queue.get())
+            with pytest.raises(Empty):
+                await queue.get_message(timeout=0.1)
+            await queue.put("x")
+            assert await getting == "x"
+
+    thread = threading.Thread(target=asyncio.run, args=(wait_here(),))
+    thread.start()
+    assert waits.wait(PATIENCE)
+    children = [forked(lambda n=n: asyncio.run(wait_there(n))) for n in range(3)]
+    connection.send([exit_code_of(pid) for pid in children])
+    PersistentQueue("parent", store=store).put("told")
+    thread.join()
+    store.close()
+
+
+@pytest.mark.parametrize("kind", OPENERS)
+def test_coroutines_wait_in_parent_and_children(kind: str, tmp_path: Path) -> None:
+    codes, heard = Child(wait_and_put_on_loops, kind, str(tmp_path / "store")).reports()
+    assert codes == [0, 0, 0]
+    assert heard == "told"
 
 
 def consume_in_both(connection: Connection, kind: str, path: str) -> None:

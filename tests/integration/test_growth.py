@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localqueue.testing.harness import FakeClock
+from localqueue.contracts.harness import FakeClock
 from tests.growth import A_TURN, GENERATIONS, generations
 from tests.stores import OPENERS, SERVERS, new_place
 

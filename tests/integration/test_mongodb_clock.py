@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
+from localqueue.contracts.harness import FakeClock
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.clock import ServerClock
 from localqueue.stores.mongodb import MongoDBQueueStore
 from localqueue.stores.port import LeaseRequest
-from localqueue.testing.harness import FakeClock
 from tests.servers import MongoDB
 
 

@@ -10,10 +10,11 @@ from uuid import uuid4
 
 import pytest
 
+from localqueue.contracts.differ import differ, play
+from localqueue.contracts.operation import Operation
+from localqueue.contracts.teller import KIND, RECORDS
 from localqueue.stores.mongodb import MongoDBQueueStore, fast
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, Payload, RecordWrite, Settle
-from localqueue.testing.differ import differ, play
-from localqueue.testing.operation import Operation
 from tests.servers import MongoDB
 
 pytestmark = pytest.mark.server
@@ -102,6 +103,22 @@ SCENES: dict[str, list[Operation]] = {
         _lease(3),
         _commit(settle=[Settle("one", "#1", "ack", 1), Settle("one", "#2", "ack", 1)]),
         _commit(settle=[Settle("one", "#3", "ack", 1)]),
+    ],
+    "ack with records": [
+        _put("#1"),
+        _put("#2"),
+        _put("#3", ordering_key="k"),
+        _put("#4", ordering_key="k"),
+        _lease(3),
+        _commit(
+            settle=[Settle("one", "#1", "ack", 1)],
+            records=[RecordWrite(KIND, RECORDS[0], b"v", None, True), RecordWrite(KIND, RECORDS[1], b"w")],
+            lease=LeaseRequest("one"),
+        ),
+        _commit(settle=[Settle("one", "#2", "ack", 7)], records=[RecordWrite(KIND, RECORDS[0], b"never")], strict=True),
+        _commit(settle=[Settle("one", "#2", "ack", 1)], records=[RecordWrite(KIND, RECORDS[0], b"never", 7)]),
+        _commit(settle=[Settle("one", "#2", "ack", 1)], records=[RecordWrite(KIND, RECORDS[0], None, None, True)]),
+        _commit(settle=[Settle("one", "#3", "ack", 1)], records=[RecordWrite(KIND, RECORDS[1], b"x")]),
     ],
     "renew": [
         _put("#1"),

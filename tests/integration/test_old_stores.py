@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.picture import differences
+from localqueue.contracts.steps import ack, drain, override, put, put_limited, state_of, take
 from localqueue.errors import RecordConflict, RunCancelled, UnknownMessage
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
-from localqueue.testing import FakeClock
-from localqueue.testing.picture import differences
-from localqueue.testing.steps import ack, drain, override, put, put_limited, state_of, take
 from tests.old_stores.content import ENDED, seen
 from tests.old_stores.native import FILES, load
 from tests.old_stores.write import PICTURE

@@ -12,11 +12,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from localqueue import PersistentQueue, PublishSubscribeRouting, QueueError, QueueStoreLockedError
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import QueueStoreClosedError, UnknownMessage
 from localqueue.policies import DropOldest, OverflowToQueue, PerKeyFifoOrdering, StoredSubscriptions
 from localqueue.stores.port import JoinsTransactions
 from localqueue.stores.postgres import PostgresQueueStore
-from localqueue.testing.steps import PATIENCE, Background
 from tests.servers import Postgres
 
 Connect = Callable[..., "psycopg.Connection[Any]"]

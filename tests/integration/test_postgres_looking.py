@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from localqueue.contracts.steps import PATIENCE, counts, new, put, take
 from localqueue.errors import (
     QueueStoreMissingError,
     QueueStoreReadOnlyError,
@@ -19,7 +20,6 @@ from localqueue.stores.port import Changes, Lease, LeaseRequest, QueueStore
 from localqueue.stores.postgres import PostgresQueueStore, schema
 from localqueue.stores.sqlite import SQLiteQueueStore
 from localqueue.stores.url import open_store
-from localqueue.testing.steps import PATIENCE, counts, new, put, take
 from tests.servers import Postgres
 
 pytestmark = pytest.mark.server

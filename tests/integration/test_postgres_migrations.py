@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreVersionError
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.postgres import PostgresQueueStore, schema
-from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 from tests.servers import Postgres
 

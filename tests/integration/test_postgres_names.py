@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from localqueue import PersistentQueue
+from localqueue.contracts.steps import PATIENCE, assert_sound, drain, put, put_many
 from localqueue.errors import QueueStoreError
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Lease, LeaseRequest
 from localqueue.stores.postgres import PostgresQueueStore, schema
-from localqueue.testing.steps import PATIENCE, assert_sound, drain, put, put_many
 from tests.servers import Postgres
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,10 @@ import psycopg
 import pytest
 
 from localqueue import PersistentQueue, PublishSubscribeRouting, QueueError
+from localqueue.contracts.steps import Background, assert_sound, drain, put, stored, take
 from localqueue.policies import DropNewest, DropOldest, OverflowToQueue, PerKeyFifoOrdering, StoredSubscriptions
 from localqueue.stores.port import Changes, Lease, LeaseRequest, Settle, StoredMessage
 from localqueue.stores.postgres import PostgresQueueStore
-from localqueue.testing.steps import Background, assert_sound, drain, put, stored, take
 from tests.servers import Postgres
 from tests.unit.worker_steps import eventually
 

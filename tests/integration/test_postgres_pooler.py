@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from localqueue.contracts.steps import PATIENCE, Background, ack, counts, drain, new, put, put_many, release, take
 from localqueue.errors import LeaseLost, QueueStoreError, RecordConflict
 from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, RecordWrite, Settle
 from localqueue.stores.postgres import PostgresQueueStore
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing.steps import PATIENCE, Background, ack, counts, drain, new, put, put_many, release, take
 from tests.servers import Postgres, Server
 
 pytestmark = pytest.mark.slow

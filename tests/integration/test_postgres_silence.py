@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts.steps import Background, new, put, put_many, state_of, take
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest
 from localqueue.stores.postgres import PostgresQueueStore, libpq
-from localqueue.testing.steps import Background, new, put, put_many, state_of, take
 from tests.faults.proxy import Proxy
 from tests.servers import Postgres
 

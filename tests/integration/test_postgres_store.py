@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from localqueue.contracts.steps import PATIENCE, Background, ack, counts, lease, new, put, put_many, take
 from localqueue.errors import (
     IdTaken,
     QueueStoreError,
@@ -23,7 +24,6 @@ from localqueue.errors import (
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
 from localqueue.stores.postgres import PostgresQueueStore
 from localqueue.stores.postgres.rows import PostgresRows
-from localqueue.testing.steps import PATIENCE, Background, ack, counts, lease, new, put, put_many, take
 from tests.servers import Postgres, free_port
 
 

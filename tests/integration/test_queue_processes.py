@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from tests.processes import context
 
 pytestmark = pytest.mark.multiprocess

@@ -12,11 +12,11 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import new, put, take
 from localqueue.errors import IdTaken, LeaseLost, QueueFull
 from localqueue.stores.port import Changes, Enqueued, Limit, RecordWrite, Settle, StoredMessage
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import new, put, take
 from tests.servers import Redis
 
 _fresh = itertools.count()

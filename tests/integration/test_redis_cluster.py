@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import time
@@ -10,11 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from localqueue import AsyncQueue
+from localqueue.contracts.steps import PATIENCE, Background, ack, assert_sound, lease, new, put, put_many, take
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest, RecordWrite, Settle
 from localqueue.stores.redis import RedisQueueStore, privileges
 from localqueue.stores.redis.schema import root
-from localqueue.testing.steps import PATIENCE, Background, ack, assert_sound, lease, new, put, put_many, take
 from tests.servers import Redis, free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -125,6 +127,21 @@ def test_a_namespace_works_wherever_its_slot_is(cluster: tuple[Node, Node], whic
             store.purge("jobs")
     assert _keys(cluster[which], namespace)
     assert not _keys(cluster[1 - which], namespace)
+
+
+def test_coroutines_work_wherever_the_slot_is(cluster: tuple[Node, Node]) -> None:
+    async def program(store: RedisQueueStore) -> None:
+        async with asyncio.timeout(PATIENCE), AsyncQueue[int]("jobs", store=store) as queue:
+            await asyncio.gather(*map(queue.put, range(20)))
+            store._server.node = None  # as a store that has not been told yet
+            await asyncio.gather(*map(queue.put, range(20, 40)))
+            messages = await queue.get_messages(50)
+            assert sorted(message.value for message in messages) == list(range(40))
+            assert all(await asyncio.gather(*map(queue.ack, messages)))
+
+    for which in (0, 1):
+        with RedisQueueStore(cluster[0].url, namespace=_namespace_on(cluster, which)) as store:
+            asyncio.run(program(store))
 
 
 def test_a_put_through_one_node_wakes_who_listens_through_another(cluster: tuple[Node, Node]) -> None:

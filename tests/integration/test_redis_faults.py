@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from localqueue.contracts.steps import PATIENCE, Background, ack, lease, new, put_many, take
 from localqueue.errors import QueueStoreFullError, QueueStoreLockedError, QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest, Settle
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.testing.steps import PATIENCE, Background, ack, lease, new, put_many, take
 from tests.servers import Redis
 
 pytestmark = pytest.mark.server

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from localqueue.contracts.steps import PATIENCE, ack, lease, put, take
 from localqueue.stores.redis import RedisQueueStore
-from localqueue.testing.steps import PATIENCE, ack, lease, put, take
 from tests.servers import Redis
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]

@@ -12,11 +12,11 @@ import pytest
 import redis
 
 from localqueue import open_store
+from localqueue.contracts.steps import PATIENCE, ack, new, put, put_many, take
 from localqueue.errors import QueueStoreMissingError, QueueStoreReadOnlyError
 from localqueue.stores.port import Changes, Lease, LeaseRequest, RecordWrite, Settle
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.schema import root
-from localqueue.testing.steps import PATIENCE, ack, new, put, put_many, take
 from tests.servers import Redis
 
 _fresh = itertools.count()

@@ -9,11 +9,11 @@ import msgpack
 import pytest
 import redis
 
+from localqueue.contracts.payloads import STRANGE
+from localqueue.contracts.steps import put, take
 from localqueue.stores.port import Changes, RecordWrite
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.schema import digest, root
-from localqueue.testing.payloads import STRANGE
-from localqueue.testing.steps import put, take
 from tests.servers import Redis
 
 _KEY = re.compile(rb"lq:\{[\w-]{22}\}(:(\w+|run:[\w-]{22}(:m)?|[\w-]{22}:\w+))?")

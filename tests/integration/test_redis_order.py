@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from localqueue import PersistentQueue
+from localqueue.contracts.steps import assert_sound, drain, new, payloads, put, put_many, stored
 from localqueue.errors import (
     CircularDependency,
     IdTaken,
@@ -32,7 +33,6 @@ from localqueue.stores.port import Changes, Edge, Limit, NewMessage, Settle
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.schema import root
 from localqueue.stores.sqlite import MemoryQueueStore
-from localqueue.testing.steps import assert_sound, drain, new, payloads, put, put_many, stored
 from tests.old_stores.content import NAMESPACE
 from tests.old_stores.native import load
 from tests.servers import Redis

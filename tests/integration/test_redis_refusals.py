@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import redis
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import new, override, put, put_many, release, take
 from localqueue.errors import (
     CircularDependency,
     DedupeKeyInUse,
@@ -27,8 +29,6 @@ from localqueue.stores import rules
 from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.schema import root
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import new, override, put, put_many, release, take
 from tests.servers import Redis
 
 _fresh = itertools.count()

@@ -14,10 +14,10 @@ import pytest
 import redis
 
 from localqueue import PersistentQueue, Worker
+from localqueue.contracts.steps import PATIENCE, Background, ack, assert_sound, drain, put, put_many, take
 from localqueue.errors import QueueStoreError
 from localqueue.stores.port import Changes, Settle
 from localqueue.stores.redis import RedisQueueStore, privileges, schema
-from localqueue.testing.steps import PATIENCE, Background, ack, assert_sound, drain, put, put_many, take
 from tests.servers import Redis
 
 pytestmark = pytest.mark.server

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from localqueue.contracts.steps import PATIENCE, ack, lease, put, put_many, release, take
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.redis import RedisQueueStore
 from localqueue.stores.redis.schema import digest
-from localqueue.testing.steps import PATIENCE, ack, lease, put, put_many, release, take
 from tests.servers import Redis
 
 pytestmark = pytest.mark.server

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from localqueue import LMDBQueueStore, PersistentQueue, SQLiteQueueStore
+from localqueue.contracts.steps import PATIENCE
 from localqueue.schedules import PeriodicSchedule, Scheduler
-from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]

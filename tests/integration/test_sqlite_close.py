@@ -57,6 +57,7 @@ CALLS: dict[str, Callable[[Any, str], Any]] = {
     "listen": lambda store, i: store.listen(["jobs"]).wait(0),
     "listen_capacity": lambda store, i: store.listen_capacity({"jobs": 1}).wait(0),
     "listen_run": lambda store, i: store.listen_run("run").wait(0),
+    "listen_records": lambda store, i: store.listen_records("kind", ["key"]).wait(0),
 }
 
 

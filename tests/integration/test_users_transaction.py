@@ -26,6 +26,7 @@ from localqueue import (
     QueueStoreLockedError,
     SQLiteQueueStore,
 )
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreClosedError, UnknownMessage
 from localqueue.policies import (
     BytesCodec,
@@ -36,7 +37,6 @@ from localqueue.policies import (
     Throttling,
 )
 from localqueue.stores.port import JoinsTransactions
-from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 
 

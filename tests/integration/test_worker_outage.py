@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, SQLiteQueueStore
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreError
 from localqueue.stores.port import QueueStore
-from localqueue.testing.steps import PATIENCE
 from localqueue.workers import AsyncWorker, Worker
 from tests.unit.worker_steps import Gate, Log, Running, eventually
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localqueue import PersistentQueue
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 
 _FRAME = """
 import asyncio, os, signal, sys, threading, time

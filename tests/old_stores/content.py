@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.picture import picture
 from localqueue.stores.port import Changes, Edge, Lease, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
-from localqueue.testing import FakeClock
-from localqueue.testing.picture import picture
 
 NAMESPACE = "old"
 BEGAN = 1_700_000_000.0

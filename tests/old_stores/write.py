@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from localqueue.testing import FakeClock
-from localqueue.testing.picture import differences
+from localqueue.contracts import FakeClock
+from localqueue.contracts.picture import differences
 from tests.old_stores.content import BEGAN, Ids, fill, seen
 from tests.old_stores.native import FILES, HERE, empty_place, save
 

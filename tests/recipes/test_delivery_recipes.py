@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, LeaseLost, PersistentQueue, PriorityOrdering, SQLiteQueueStore
+from localqueue.contracts.harness import FakeClock
 from localqueue.policies import PerKeyFifoOrdering
-from localqueue.testing.harness import FakeClock
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from localqueue import (
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
 )
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.policies import DropOldest, OverflowToQueue, StoredSubscriptions
-from localqueue.testing.steps import PATIENCE, Background
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import localqueue.testing
-from localqueue import PersistentQueue, errors
+import localqueue.contracts
+from localqueue import PersistentQueue, Tasks, errors
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,13 +34,17 @@ RECIPE_BLOCKS = [
 ]
 CONTINUOUS_PAGES = (
     "README.md",
+    "docs/async.md",
     "docs/events.md",
+    "docs/limits.md",
     "docs/notification.md",
     "docs/quickstart.md",
     "docs/queue.md",
     "docs/schedules.md",
     "docs/stores.md",
     "docs/retry.md",
+    "docs/tasks.md",
+    "docs/tracing.md",
     "docs/workers.md",
 )
 
@@ -65,7 +70,7 @@ def test_the_blocks_of_a_page_run_one_after_another(name: str, tmp_path: Path) -
         above = "\n" * page.count("\n", 0, block.start(1))  # so that a traceback has the line of the page
         exec(compile(above + block[1], name, "exec"), namespace)
     for value in namespace.values():
-        if isinstance(value, PersistentQueue):
+        if isinstance(value, PersistentQueue | Tasks):
             value.close()
 
 
@@ -97,6 +102,12 @@ def test_the_index_leads_to_every_page() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= linked
 
 
+def test_the_readme_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    install = (ROOT / "README.md").read_text().split("\n## Install\n")[1].split("\n## ")[0]
+    assert set(project["optional-dependencies"]) - {"test"} <= set(re.findall(r"\w+", install))
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
@@ -115,4 +126,4 @@ def test_every_error_is_in_the_table_of_errors() -> None:
 def test_the_page_and_the_package_show_a_store_author_the_same_example() -> None:
     (example,) = (block for block in CODE.findall((DOCS / "stores.md").read_text()) if "class TestMyStore" in block)
     example = example[example.index("class TestMyStore") :]
-    assert textwrap.indent(example, "    ") in (localqueue.testing.__doc__ or "")
+    assert textwrap.indent(example, "    ") in (localqueue.contracts.__doc__ or "")

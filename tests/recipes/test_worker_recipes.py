@@ -23,7 +23,7 @@ from localqueue import (
     Worker,
     current_job,
 )
-from localqueue.testing.harness import FakeClock
+from localqueue.contracts.harness import FakeClock
 from localqueue.workers import OutboxRelay
 
 

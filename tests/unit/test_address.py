@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 from hypothesis import example, given, settings
 
-from localqueue.stores.address import HIDDEN, Address, conceal, parse, require_path, shown
+from localqueue.stores.address import HIDDEN, Address, conceal, parse, shown
+from localqueue.stores.path import require_path
 from tests.unit.addresses import Read, addresses, leaked, right_addresses
 
 

@@ -194,12 +194,14 @@ FIRST_API = [*CONSTANTS, *POLICIES, *QUEUES, *WORKERS, *RETRY, *IDEMPOTENCY, *RE
 ROADMAP = ["AsyncNotification", "ThreadedDispatcher"]
 
 EVERY_DAY = [
+    "AsyncQueue",
     "AsyncWorker",
     "Job",
     "LeaseLost",
     "PayloadError",
     "QueueError",
     "QueueFull",
+    "Tasks",
     "Worker",
     "configure",
     "current_job",
@@ -210,9 +212,19 @@ EVERY_DAY = [
 AT_HOME = {
     "localqueue.queue_copy": ["CopyReport", "copy_queue", "forget_copies"],
     "localqueue.dispatch": ["ThreadedDispatcher", "WorkerPoolDispatcher"],
-    "localqueue.errors": ["QueueStoreClosedError", "QueueStoreError", "UnknownMessage"],
+    "localqueue.errors": [
+        "JobCancelled",
+        "JobExpired",
+        "JobFailed",
+        "QueueStoreClosedError",
+        "QueueStoreError",
+        "ResultMissing",
+        "ResultTimeout",
+        "UnknownMessage",
+    ],
     "localqueue.events": ["AsyncHook", "Event", "JournalEvent", "LoggingHook"],
     "localqueue.idempotency": ["QueueIdempotencyStore"],
+    "localqueue.jobs": ["JobStatus", "LogLine", "Progress"],
     "localqueue.message": ["RunStats", "UndecodablePayload"],
     "localqueue.metrics": ["OpenTelemetryMetrics", "PrometheusMetrics"],
     "localqueue.policies": [
@@ -237,6 +249,8 @@ AT_HOME = {
     "localqueue.stores.mongodb": ["MongoDBQueueStore"],
     "localqueue.stores.postgres": ["PostgresQueueStore"],
     "localqueue.stores.redis": ["RedisQueueStore"],
+    "localqueue.tasks": ["JobHandle", "SignatureChanged", "Task", "TaskError", "TaskWorker", "UnknownTask"],
+    "localqueue.tracing": ["OpenTelemetryTracing", "instrument", "uninstrument"],
     "localqueue.workers": ["OutboxRelay", "Settled", "WorkerCounts"],
 }
 

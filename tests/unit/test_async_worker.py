@@ -14,10 +14,10 @@ import pytest
 from tenacity import wait_fixed
 
 from localqueue import AsyncNotification, AtMostOnceDelivery, MemoryQueueStore, PersistentQueue
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import PATIENCE
 from localqueue.workers import AsyncWorker, current_job
 from tests.unit.worker_steps import STORES, Log, open_store
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localqueue import EffectivelyOnceDelivery, PersistentQueue, SQLiteQueueStore
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import AsyncWorker, current_job
 from tests.unit.worker_steps import Log
 

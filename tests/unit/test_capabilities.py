@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 import subprocess
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +93,7 @@ def test_no_type_of_a_driver_is_in_any_signature_of_the_port() -> None:
             continue
         functions = [value for value in vars(member).values() if inspect.isfunction(value)]
         functions += [value.fget for value in vars(member).values() if isinstance(value, property) and value.fget]
-        for hints in (typing.get_type_hints(member), *map(typing.get_type_hints, functions)):
+        for hints in map(_hints_of, (member, *functions)):
             for annotation in hints.values():
                 for one in _types_in(annotation):
                     seen += 1
@@ -108,9 +110,14 @@ def test_any_stands_only_where_the_user_brings_the_connection() -> None:
         for name, member in vars(port).items()
         if inspect.isclass(member) and member.__module__ == port.__name__ and "NamedTuple" not in str(member.__mro__)
         for attribute, value in vars(member).items()
-        if inspect.isfunction(value) and typing.Any in typing.get_type_hints(value).values()
+        if inspect.isfunction(value) and typing.Any in _hints_of(value).values()
     }
     assert loose == {"JoinsTransactions.commit_within"}
+
+
+def _hints_of(member: Any) -> dict[str, Any]:
+    """Annotations, also those with what the port imports for type checkers only: asyncio would cost every queue."""
+    return typing.get_type_hints(member, localns={"Future": asyncio.Future})
 
 
 @pytest.mark.multiprocess

@@ -172,7 +172,7 @@ def test_json_works_without_the_accelerated_writer(monkeypatch: pytest.MonkeyPat
     from localqueue.policies import codec
 
     monkeypatch.setattr("json.encoder.c_make_encoder", None)
-    monkeypatch.setattr(codec, "_to_text", codec._json_writer(ensure_ascii=False))
+    monkeypatch.setattr(codec, "_to_text", codec.json_writer(ensure_ascii=False))
     assert JSON_CODEC.encode({"name": "Zoë"}) == '{"name":"Zoë"}'
     with pytest.raises(PayloadError, match="circular reference"):
         JSON_CODEC.encode(circular())

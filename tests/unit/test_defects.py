@@ -27,8 +27,8 @@ from localqueue import (
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
 )
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.steps import PATIENCE, Background
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.steps import PATIENCE, Background
 from tests.processes import context
 from tests.stores import OPENERS, new_place
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, MemoryQueueStore, PersistentQueue, QueueMessage, ThreadedDispatcher
+from localqueue.contracts.dispatchers import Calls, Gate, HandlerFailed
+from localqueue.contracts.steps import PATIENCE
 from localqueue.dispatch import WorkerPoolDispatcher
 from localqueue.dispatch.delivery import retry_delay
 from localqueue.errors import QueueStoreError
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Changes, Committed, LeaseRequest, StoredMessage
-from localqueue.testing.dispatchers import Calls, Gate, HandlerFailed
-from localqueue.testing.steps import PATIENCE
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, QueueMessage, ThreadedDispatcher
+from localqueue.contracts.dispatchers import Calls, Gate
+from localqueue.contracts.steps import PATIENCE
 from localqueue.dispatch import WorkerPoolDispatcher
-from localqueue.testing.dispatchers import Calls, Gate
-from localqueue.testing.steps import PATIENCE
 
 
 @pytest.fixture

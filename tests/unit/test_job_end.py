@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, QueueError, persistent_worker
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import AsyncWorker, Job, Worker, current_job
 from tests.unit.worker_ways import in_time
 

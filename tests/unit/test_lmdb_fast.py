@@ -9,15 +9,25 @@ from typing import Any
 
 import pytest
 
-from localqueue.errors import LeaseLost
+from localqueue.contracts import FakeClock
+from localqueue.contracts.differ import differ
+from localqueue.contracts.picture import differences, picture, plain
+from localqueue.contracts.steps import ack, new, put, take
+from localqueue.errors import LeaseLost, RecordConflict
 from localqueue.stores.engine import commit, leases
 from localqueue.stores.lmdb import LMDBQueueStore, fast
 from localqueue.stores.lmdb.rows import LMDBRows
-from localqueue.stores.port import Changes, Committed, LeaseRequest, Limit, NewMessage, Payload, Settle, StoredMessage
-from localqueue.testing import FakeClock
-from localqueue.testing.differ import differ
-from localqueue.testing.picture import differences, picture, plain
-from localqueue.testing.steps import ack, new, put, take
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    LeaseRequest,
+    Limit,
+    NewMessage,
+    Payload,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
 
 pytest.importorskip("lmdb")
 
@@ -312,6 +322,47 @@ def test_an_ack_behind_which_a_life_is_over_takes_the_long_way(twins: Twins, sho
     twins.clock.advance(5.0)
     twins.do(lambda store: store.ack_one("jobs", store.scan("jobs", state="inflight")[0].id, 1))
     assert short["settle"] == [False]
+
+
+@pytest.mark.parametrize("claims", [True, False])
+@pytest.mark.parametrize(
+    "records",
+    [
+        [RecordWrite("kind", "new", b"v", tell=True)],
+        [RecordWrite("kind", "old", b"v"), RecordWrite("kind", "old", b"w"), RecordWrite("kind", "other", b"x")],
+        [RecordWrite("kind", "old", None, tell=True), RecordWrite("kind", "nobody's", None)],
+        [RecordWrite("kind", "new", b"v", 0)],
+    ],
+)
+def test_a_step_with_records_is_that_of_the_engine(
+    twins: Twins, short: Ways, records: list[RecordWrite], claims: bool
+) -> None:
+    twins.do(lambda store: store.commit(Changes(records=[RecordWrite("kind", "old", b"u")])).settled)
+    twins.do(lambda store: [put(store) for _ in range(3)] and None)
+
+    def step(store: Any) -> Any:
+        message = held(store)
+        settle = [Settle("jobs", message.id, "ack", message.attempts)]
+        done = store.commit(Changes(settle=settle, records=records, lease=LeaseRequest("jobs") if claims else None))
+        written = [(one.key, one.value, one.updated_at, one.version in done.versions) for one in store.records("kind")]
+        return done.settled, done.leased, [bool(version) for version in done.versions], written
+
+    twins.do(step)
+    assert short["settle"] == [True]
+
+
+def test_a_step_whose_record_is_in_another_version_changes_nothing(twins: Twins, short: Ways) -> None:
+    twins.do(put)
+
+    def step(store: Any) -> Any:
+        message = held(store)
+        settle = [Settle("jobs", message.id, "ack", message.attempts)]
+        with pytest.raises(RecordConflict):
+            store.commit(Changes(settle=settle, records=[RecordWrite("kind", "key", b"v", 7)]))
+        return store.scan("jobs"), store.records("kind")
+
+    twins.do(step)
+    assert short["settle"] == [True]
 
 
 def test_an_ack_in_a_run_takes_the_long_way(twins: Twins, short: Ways) -> None:

@@ -6,6 +6,7 @@ import gc
 import logging
 import subprocess
 import sys
+from queue import Full
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
-from localqueue import CallbackNotification, MemoryQueueStore, PersistentQueue
+from localqueue import CallbackNotification, MemoryQueueStore, PersistentQueue, Worker
+from localqueue.contracts import FakeClock
 from localqueue.events import Event
 from localqueue.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from localqueue.metrics.conventions import server_of
 from localqueue.metrics.measures import durations
-from localqueue.testing import FakeClock
 
 
 @pytest.fixture
@@ -159,6 +161,86 @@ def _points(reader: InMemoryMetricReader) -> dict[tuple[str, Any], Any]:
     }
 
 
+def test_opentelemetry_measures_operations_by_the_messaging_conventions(store: Any) -> None:
+    def fail(value: str) -> None:
+        if value == "bad":
+            raise OSError(value)
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    try:
+        queue: PersistentQueue[str] = PersistentQueue(
+            "jobs", store=store, maxsize=4, hooks=OpenTelemetryMetrics(meter_provider=provider)
+        )
+        plain: PersistentQueue[str] = PersistentQueue("plain", store=store, hooks=queue.hooks)
+        queue.put("good")
+        queue.put_many(["good", "bad"])
+        with pytest.raises(Full):
+            queue.put_many(["no", "room"], block=False)
+        plain.put("one")
+        plain.put_many(["two", "three"])
+        Worker(queue, fail, max_tries=1).run_until_empty()
+        data = reader.get_metrics_data()
+    finally:
+        provider.shutdown()
+    assert data is not None
+    found = {
+        (metric.name, point.attributes["messaging.destination.name"], *_what(point.attributes)): point
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name.startswith("messaging.")
+        for point in metric.data.data_points
+    }
+    sent, consumed = "messaging.client.sent.messages", "messaging.client.consumed.messages"
+    client, process = "messaging.client.operation.duration", "messaging.process.duration"
+    assert found[sent, "jobs", "send", None].value == 3
+    assert found[sent, "jobs", "send", "localqueue.errors.QueueFull"].value == 2
+    assert found[sent, "plain", "send", None].value == 3
+    assert found[consumed, "jobs", "receive", None].value == 3
+    assert found[client, "jobs", "send", None].count == found[client, "plain", "send", None].count == 2
+    assert found[client, "jobs", "receive", None].count == 3
+    assert (found[client, "jobs", "ack", None].count, found[client, "jobs", "dead-letter", None].count) == (2, 1)
+    assert (found[process, "jobs", "process", None].count, found[process, "jobs", "process", "OSError"].count) == (2, 1)
+    assert found[process, "jobs", "process", None].explicit_bounds[:2] == (0.005, 0.01)
+    assert {point.attributes["messaging.system"] for point in found.values()} == {"localqueue"}
+    assert found[client, "jobs", "ack", None].attributes["messaging.operation.type"] == "settle"
+
+
+def _what(attributes: Any) -> tuple[str, str | None]:
+    return attributes["messaging.operation.name"], attributes.get("error.type")
+
+
+def test_metrics_alone_add_no_headers(store: Any) -> None:
+    queue: PersistentQueue[str] = PersistentQueue("jobs", store=store, hooks=OpenTelemetryMetrics())
+    assert queue.put("work").headers == {}
+
+
+def test_a_meter_and_a_provider_at_once_are_refused() -> None:
+    provider = MeterProvider(shutdown_on_exit=False)
+    with pytest.raises(ValueError, match="either meter= or meter_provider="):
+        OpenTelemetryMetrics(provider.get_meter("test"), meter_provider=provider)
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port"),
+    [
+        ("postgresql://worker:***@db.example.com:6432/jobs", "db.example.com", 6432),
+        ("postgresql://db.example.com/jobs", "db.example.com", 5432),
+        ("redis://[::1]:6380/0", "::1", 6380),
+        ("redis://[::1]/0", "::1", 6379),
+        ("mongodb://a.example.com:27018,b.example.com/jobs?replicaSet=r", "a.example.com", 27018),
+        ("mongodb+srv://cluster.example.com/jobs", "cluster.example.com", None),
+    ],
+)
+def test_a_store_on_a_server_is_named_by_host_and_port(url: str, address: str, port: int | None) -> None:
+    expected = {"server.address": address} | ({} if port is None else {"server.port": port})
+    assert server_of(url) == expected
+
+
+@pytest.mark.parametrize("url", ["sqlite:////var/lib/jobs.db", "lmdb:///jobs", "memory://", "host=db password=***"])
+def test_a_store_without_an_address_of_a_server_names_none(url: str) -> None:
+    assert server_of(url) == {}
+
+
 def test_a_clock_that_jumps_back_makes_no_negative_duration() -> None:
     event = Event(type="acked", queue="jobs", at=5.0, data={"created_at": 9.0, "leased_at": 8.0})
     assert [one.seconds for one in durations(event)] == [0.0, 0.0]
@@ -166,17 +248,19 @@ def test_a_clock_that_jumps_back_makes_no_negative_duration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "metrics", "extra"),
+    ("module", "home", "name", "extra"),
     [
-        ("prometheus_client", "PrometheusMetrics", "prometheus"),
-        ("opentelemetry", "OpenTelemetryMetrics", "opentelemetry"),
+        ("prometheus_client", "metrics", "PrometheusMetrics", "prometheus"),
+        ("opentelemetry", "metrics", "OpenTelemetryMetrics", "opentelemetry"),
+        ("opentelemetry", "tracing", "OpenTelemetryTracing", "opentelemetry"),
+        ("opentelemetry", "tracing", "instrument", "opentelemetry"),
     ],
 )
-def test_a_missing_library_is_named_with_its_extra(module: str, metrics: str, extra: str) -> None:
+def test_a_missing_library_is_named_with_its_extra(module: str, home: str, name: str, extra: str) -> None:
     code = (
         f"import sys; sys.modules[{module!r}] = None\n"
-        "from localqueue import metrics\n"
-        f"try: metrics.{metrics}()\n"
+        f"from localqueue.{home} import {name}\n"
+        f"try: {name}()\n"
         "except RuntimeError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tenacity import retry_if_exception_type
+from tenacity import retry_if_exception_type, stop_after_attempt
 
 from localqueue import InProcessNotification, PersistentQueue, PersistentWorkerConfig, current_job, persistent_worker
 from localqueue.errors import PersistentRetryExhausted
@@ -99,8 +99,32 @@ def test_a_final_failure_is_dead_lettered_and_raised(queue: PersistentQueue[Any]
     with pytest.raises(OSError, match="second"):
         handled(queue, Flaky(OSError("first"), OSError("second")), max_tries=2)()
     (dead,) = queue.dead_letters()
-    assert dead.last_error == {"type": "OSError", "module": "builtins", "message": "second"}
+    error = dict(dead.last_error or {})
+    assert error.pop("traceback").endswith("OSError: second")
+    assert error == {"type": "OSError", "module": "builtins", "message": "second"}
     assert queue.store.records("attempt") == []
+
+
+@pytest.mark.parametrize(("most", "tries"), [(None, 3), (2, 2), (5, 5)])
+def test_there_is_a_last_try_also_where_nobody_named_one(
+    store: Any, most: int | None, tries: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store, max_attempts=most)
+    queue.put("a")
+    handler = Flaky(*[OSError("down")] * 9)
+    with pytest.raises(OSError, match="down"):
+        persistent_worker(queue, wait=0)(handler.__call__)()
+    assert len(handler.calls) == tries
+    assert len(queue.dead_letters()) == 1
+    told = [record.getMessage() for record in caplog.records if record.name == "localqueue.workers"]
+    assert len([one for one in told if "failed, the next is in 0 s: OSError('down')" in one]) == tries - 1
+    assert "failed and was dead-lettered: OSError('down')" in told[-1]
+
+
+def test_a_limit_that_was_given_is_the_limit(store: Any) -> None:
+    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
+    queue.put("a")
+    assert handled(queue, Flaky(*[OSError()] * 9), stop=stop_after_attempt(10))() == "done a"
 
 
 @pytest.mark.parametrize("name", ["dead_letter_on_failure", "dead_letter_on_exhaustion"])

@@ -20,9 +20,9 @@ from localqueue import (
     RejectingBackpressure,
     SQLiteQueueStore,
 )
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.policies import DropNewest, DropOldest, OverflowToQueue, PerKeyFifoOrdering, Throttling
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.steps import PATIENCE, Background
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, MemoryQueueStore, PersistentQueue, SQLiteQueueStore
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.steps import PATIENCE, Background
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.steps import PATIENCE, Background
 
 
 @pytest.fixture

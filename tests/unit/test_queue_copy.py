@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, QueueError, SQLiteQueueStore, queue_copy
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import assert_sound, drain, override, put, put_many, release, take
 from localqueue.errors import QueueStoreError
 from localqueue.policies import MsgpackCodec
 from localqueue.queue_copy import CopyReport, copy_queue, forget_copies
 from localqueue.stores.port import Changes, Committed, Edge, LeaseRequest, QueueStore, StoredMessage
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import assert_sound, drain, override, put, put_many, release, take
 from tests.unit.worker_steps import STORES, open_store
 
 _PAIRS = [pair for pair in product(STORES, STORES) if "sqlite" in pair or pair == ("lmdb", "memory")]

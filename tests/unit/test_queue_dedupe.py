@@ -19,9 +19,9 @@ from localqueue import (
     RejectingBackpressure,
     SQLiteQueueStore,
 )
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.steps import Background
 from localqueue.errors import DedupeKeyInUse
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.steps import Background
 
 
 @pytest.fixture

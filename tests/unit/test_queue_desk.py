@@ -57,7 +57,7 @@ def _is_called_queue(owner: ast.expr) -> bool:
     return "queue" in ast.unparse(owner).lower() or "desk" in ast.unparse(owner).lower()
 
 
-NAMES_OF_QUEUES = set().union(*(private_names(one.read_text()) for one in (PACKAGE / "queue").glob("*.py")))
+NAMES_OF_QUEUES = set().union(*(private_names(one.read_text()) for one in (PACKAGE / "queue").rglob("*.py")))
 
 
 def test_nobody_outside_of_the_queue_package_touches_a_private_attribute_of_a_queue() -> None:
@@ -65,7 +65,7 @@ def test_nobody_outside_of_the_queue_package_touches_a_private_attribute_of_a_qu
         f"{module.relative_to(PACKAGE)}: {access}"
         for module in sorted(PACKAGE.rglob("*.py"))
         # a store lies below the queue and never holds one
-        if module.parent != PACKAGE / "queue" and "stores" not in module.parts
+        if PACKAGE / "queue" not in module.parents and "stores" not in module.parts
         for access in reached_into(module.read_text(), NAMES_OF_QUEUES)
     ]
     assert not found

@@ -19,11 +19,11 @@ from localqueue import (
     StaticFanoutSubscriptions,
     ThreadedDispatcher,
 )
+from localqueue.contracts.dispatchers import Calls, HandlerFailed
+from localqueue.contracts.steps import PATIENCE
 from localqueue.dispatch import WorkerPoolDispatcher
 from localqueue.errors import IncompatiblePolicies
 from localqueue.guarantees import rule
-from localqueue.testing.dispatchers import Calls, HandlerFailed
-from localqueue.testing.steps import PATIENCE
 
 
 @pytest.fixture

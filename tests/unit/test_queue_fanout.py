@@ -21,8 +21,8 @@ from localqueue import (
     StaticFanoutSubscriptions,
     subscriber_queue_name,
 )
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.policies import DropNewest, StoredSubscriptions, Throttling
-from localqueue.testing.steps import PATIENCE, Background
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore, open_store
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreClosedError
 from localqueue.message import QueueStats
 from localqueue.stores.default import configure
-from localqueue.testing.steps import PATIENCE
 
 
 def test_the_default_file_is_in_the_xdg_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from localqueue import (
     QueueMessage,
     QueuePolicySet,
 )
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from localqueue import BestEffortOrdering, MemoryQueueStore, PersistentQueue, PriorityOrdering, SQLiteQueueStore
+from localqueue.contracts.harness import FakeClock
 from localqueue.policies import PerKeyFifoOrdering
-from localqueue.testing.harness import FakeClock
 
 
 @pytest.fixture

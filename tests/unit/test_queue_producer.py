@@ -17,8 +17,8 @@ from localqueue import (
     PriorityOrdering,
     QueueMessage,
 )
+from localqueue.contracts.harness import FakeClock
 from localqueue.errors import UnknownMessage
-from localqueue.testing.harness import FakeClock
 
 
 @pytest.fixture

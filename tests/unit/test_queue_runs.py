@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore
+from localqueue.contracts.harness import FakeClock
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import RunCancelled
-from localqueue.testing.harness import FakeClock
-from localqueue.testing.steps import PATIENCE, Background
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, QueueMessage
-from localqueue.testing.harness import FakeClock
+from localqueue.contracts.harness import FakeClock
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_a_capacity_is_not_negative() -> None:
 
 @pytest.mark.parametrize("max_tries", [0, -1, "3", 1.5, True])
 def test_retry_defaults_count_tries_in_positive_integers(max_tries: Any) -> None:
-    message = "retry_defaults max_tries must be a positive integer"
+    message = f"retry_defaults max_tries must be a positive integer, not {max_tries!r}"
     refused(ValueError, message, "jobs", retry_defaults={"max_tries": max_tries})
 
 
@@ -148,6 +148,22 @@ def test_retry_defaults_are_a_mapping_that_stops_in_one_way() -> None:
         "retry_defaults cannot set both max_tries and stop",
         "jobs",
         retry_defaults={"max_tries": 3, "stop": object()},
+    )
+
+
+def test_retry_defaults_are_settings_that_workers_know() -> None:
+    refused(
+        TypeError,
+        "retry_defaults has no setting 'max_trys'; did you mean 'max_tries'?",
+        "jobs",
+        retry_defaults={"max_trys": 3},
+    )
+    refused(
+        TypeError,
+        "retry_defaults wait must be a number of seconds, such as 0.5, or a Tenacity strategy, such as "
+        "wait_exponential(), not '1s'",
+        "jobs",
+        retry_defaults={"wait": "1s"},
     )
 
 
@@ -223,7 +239,7 @@ def test_the_checks_come_in_the_documented_order() -> None:
         "pass either lease_timeout= or lease_policy=, not both",
         "lease_timeout must be greater than zero",
         "maxsize cannot be negative",
-        "retry_defaults max_tries must be a positive integer",
+        "retry_defaults max_tries must be a positive integer, not 0",
         "semantics locality must match locality_policy locality",
         "semantics leases must match lease_policy uses_leases",
         "semantics delivery must match delivery_policy guarantee",

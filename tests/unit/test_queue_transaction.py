@@ -19,8 +19,8 @@ from localqueue import (
     QueueError,
     StaticFanoutSubscriptions,
 )
+from localqueue.contracts.harness import FakeClock
 from localqueue.errors import NotWaiting, UnknownMessage
-from localqueue.testing.harness import FakeClock
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from localqueue import (
     NoNotification,
     PersistentQueue,
 )
+from localqueue.contracts.steps import MOMENT, PATIENCE, Background
 from localqueue.errors import QueueStoreClosedError
 from localqueue.queue.wait import WorkWait
-from localqueue.testing.steps import MOMENT, PATIENCE, Background
 
 POLICIES = [NoNotification, lambda: CallbackNotification(lambda m: None), InProcessNotification, AsyncNotification]
 

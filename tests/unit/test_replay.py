@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts.replay import IllegalEntry, Replay, replay
+from localqueue.contracts.steps import put, take
 from localqueue.events.journal import JournalEvent
 from localqueue.stores.port import Changes, Settle
 from localqueue.stores.sqlite import MemoryQueueStore
-from localqueue.testing.replay import IllegalEntry, Replay, replay
-from localqueue.testing.steps import put, take
 
 #: What the messages b and c were put after.
 AFTER = {"b": ("a",), "c": ("a", "b")}

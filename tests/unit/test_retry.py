@@ -344,7 +344,7 @@ def test_a_key_that_is_not_a_string_is_refused(way: Any, store: Any) -> None:
         ({"max_tries": 2, "stop": stop_after_attempt(1)}, ValueError, "pass either max_tries= or stop=, not both"),
         ({"max_tries": 0}, ValueError, "max_tries must be a positive integer, not 0"),
         ({"max_tries": True}, ValueError, "max_tries must be a positive integer, not True"),
-        ({"tries": 1, "backoff": 2}, TypeError, "unexpected Tenacity arguments: backoff, tries"),
+        ({"max_trys": 1}, TypeError, r".* got an unexpected keyword argument 'max_trys'; did you mean 'max_tries'\?"),
     ],
 )
 def test_settings_that_can_not_be_are_refused(way: Any, settings: Any, error: type[Exception], message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tenacity import RetryCallState, wait_none
 
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.retry import (
     MemoryAttemptStore,
     PersistentAsyncRetrying,
@@ -17,7 +18,6 @@ from localqueue.retry import (
     key_from_argument,
     persistent_async_retry,
 )
-from localqueue.testing.steps import PATIENCE, Background
 
 
 def test_tasks_that_share_a_retryer_keep_their_keys_and_counts_apart() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tenacity import wait_none
 
+from localqueue.contracts.steps import Background
 from localqueue.errors import QueueStoreClosedError
 from localqueue.retry import (
     MemoryAttemptStore,
@@ -22,7 +23,6 @@ from localqueue.retry import (
     configure_default_store,
     configure_default_store_factory,
 )
-from localqueue.testing.steps import Background
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tenacity import wait_none
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.retry import (
     LMDBAttemptStore,
     PersistentAsyncRetrying,
@@ -20,7 +21,6 @@ from localqueue.retry import (
     SQLiteAttemptStore,
 )
 from localqueue.stores.sqlite import SQLiteQueueStore
-from localqueue.testing.steps import PATIENCE
 from tests.processes import context
 
 MAX_TRIES = 5

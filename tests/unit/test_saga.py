@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localqueue import AsyncWorker, PersistentQueue, Worker, current_job, persistent_worker
+from localqueue.contracts import FakeClock
 from localqueue.errors import QueueError
 from localqueue.policies import SagaCommit
 from localqueue.results import MemoryResultStore
-from localqueue.testing import FakeClock
 from localqueue.workers.commits.saga import KIND, Saga
 from localqueue.workers.outcome import drive
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads

@@ -16,10 +16,10 @@ from localqueue import (
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
 )
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.policies import DropNewest
 from localqueue.schedules import CronSchedule, PeriodicSchedule, Scheduler
-from localqueue.testing.steps import PATIENCE
 from tests.crash.stores import Clock
 from tests.unit.test_schedules import clock, queue, scheduler, store
 

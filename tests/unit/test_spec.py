@@ -84,11 +84,11 @@ def test_the_policy_set_holds_only_what_was_decided() -> None:
 
 
 def test_retry_settings_add_up_and_are_copied_out() -> None:
-    spec = QueueSpec("jobs").with_retry(max_retries=3).with_retry(wait="w", max_tries=4)
-    assert spec.retry_kwargs == {"max_tries": 4, "wait": "w"}
-    spec.retry_kwargs["wait"] = "changed"
-    assert spec.retry_kwargs["wait"] == "w"
-    assert spec == QueueSpec("jobs").with_retry(wait="w").with_retry(max_retries=4)
+    spec = QueueSpec("jobs").with_retry(max_retries=3).with_retry(wait=0.5, max_tries=4)
+    assert spec.retry_kwargs == {"max_tries": 4, "wait": 0.5}
+    spec.retry_kwargs["wait"] = 9
+    assert spec.retry_kwargs["wait"] == 0.5
+    assert spec == QueueSpec("jobs").with_retry(wait=0.5).with_retry(max_retries=4)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,10 @@ def test_retry_settings_add_up_and_are_copied_out() -> None:
     [
         ({"max_retries": 1, "max_tries": 2}, "pass either max_retries= or max_tries=, not both"),
         ({"max_retries": 1, "stop": "s"}, "retry_defaults cannot set both max_tries and stop"),
-        ({"max_retries": 0}, "retry_defaults max_tries must be a positive integer"),
-        ({"max_tries": True}, "retry_defaults max_tries must be a positive integer"),
-        ({"max_tries": 1.0}, "retry_defaults max_tries must be a positive integer"),
+        ({"max_retries": 0}, "retry_defaults max_tries must be a positive integer, not 0"),
+        ({"max_tries": True}, "retry_defaults max_tries must be a positive integer, not True"),
+        ({"max_tries": 1.0}, "retry_defaults max_tries must be a positive integer, not 1.0"),
+        ({"wait": -1}, "retry_defaults wait must be 0 or more seconds, not -1"),
     ],
 )
 def test_contradicting_retry_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import ack, assert_sound, drain, lease, new, override, put, release, take
 from localqueue.errors import QueueStoreCorruptError, UnknownMessage
 from localqueue.stores.archive import (
     Archive,
@@ -20,8 +22,6 @@ from localqueue.stores.port import Changes, RecordWrite
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
 from localqueue.stores.sqlite.archive import write_archive
 from localqueue.stores.stats import KnownWorker
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import ack, assert_sound, drain, lease, new, override, put, release, take
 
 KINDS = ("idempotency", "result")
 

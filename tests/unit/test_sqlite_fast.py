@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from localqueue.contracts import FakeClock
+from localqueue.contracts.differ import differ
+from localqueue.contracts.steps import put, take
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.port import (
@@ -20,9 +23,6 @@ from localqueue.stores.port import (
     StoredMessage,
 )
 from localqueue.stores.sqlite import MemoryQueueStore, fast
-from localqueue.testing import FakeClock
-from localqueue.testing.differ import differ
-from localqueue.testing.steps import put, take
 
 
 class LongWay(MemoryQueueStore):
@@ -72,6 +72,27 @@ def test_a_workers_step_acks_writes_and_leases(count: int) -> None:
         assert [one.payload for one in done.leased] == [str(n) for n in range(count, 2 * count)]
         record = store.record("kind", "key")
         assert record is not None and done.versions == [record.version]
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 75])
+def test_records_without_conditions_are_written_like_any_others(count: int) -> None:
+    clock = FakeClock()
+    keys = [f"{n % 40}" for n in range(count)]  # some of them more than once: the last one stays
+    shown = []
+    for name in ("all at once", "one by one"):
+        with MemoryQueueStore(clock=clock) as store:
+            store.commit(Changes(records=[RecordWrite("kind", "0", b"old"), RecordWrite("kind", "z", b"old")]))
+            writes = [RecordWrite("kind", key, b"%d" % n) for n, key in enumerate(keys)]
+            if name == "all at once":
+                versions = store.commit(Changes(records=writes)).versions
+            else:
+                versions = [version for one in writes for version in store.commit(Changes(records=[one])).versions]
+            assert len(set(versions)) == count
+            last = dict(zip(keys, versions, strict=True))
+            found = store.records("kind")
+            assert {one.key: one.version for one in found if one.key in last} == last
+            shown.append([(one.key, one.value, one.updated_at) for one in found])
+    assert shown[0] == shown[1]
 
 
 def test_a_step_leaves_to_the_engine_what_an_ack_sets_free() -> None:

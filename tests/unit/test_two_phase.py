@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue, Worker, current_job, persistent_worker
+from localqueue.contracts import FakeClock
 from localqueue.policies import ReturnStoredResult, TwoPhaseCommit
 from localqueue.results import MemoryResultStore
 from localqueue.stores.port import Changes, RecordWrite
-from localqueue.testing import FakeClock
 from localqueue.workers.commits.two_phase import KIND, TwoPhase
 from localqueue.workers.outcome import drive
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads

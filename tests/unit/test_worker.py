@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, PersistentQueue, QueueError
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import QueueStoreClosedError
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
-from localqueue.testing.steps import PATIENCE, Background
 from localqueue.workers import Worker, current_job
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 

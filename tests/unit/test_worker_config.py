@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tenacity import stop_never, wait_fixed
 
 from localqueue.workers import PersistentWorkerConfig
 
@@ -36,9 +37,9 @@ def test_both_names_may_agree_but_not_differ() -> None:
 
 
 def test_other_options_are_retry_settings() -> None:
-    assert PersistentWorkerConfig(max_tries=3, wait="w").retry_kwargs == {
+    assert PersistentWorkerConfig(max_tries=3, wait=0.5).retry_kwargs == {
         "max_tries": 3,
-        "wait": "w",
+        "wait": 0.5,
     }
 
 
@@ -57,6 +58,21 @@ def test_no_setting_is_negative(name: str) -> None:
     [
         ({"release_delay": float("nan")}, ValueError, "release_delay must be finite, got nan"),
         ({"min_interval": True}, TypeError, "min_interval must be a number of seconds, got True"),
+        (
+            {"max_trys": 3},
+            TypeError,
+            "PersistentWorkerConfig() got an unexpected keyword argument 'max_trys'; did you mean 'max_tries'?",
+        ),
+        (
+            {"min_intervall": 3},
+            TypeError,
+            "PersistentWorkerConfig() got an unexpected keyword argument 'min_intervall'; did you mean 'min_interval'?",
+        ),
+        (
+            {"backoff": "2"},
+            TypeError,
+            "backoff must be a number that each wait is multiplied by, such as 2, not '2'",
+        ),
         (
             {"circuit_breaker_failures": 1.5},
             TypeError,
@@ -83,18 +99,26 @@ def test_settings_no_worker_could_follow_are_refused(
 
 
 def test_overrides_win_and_leave_the_original_alone() -> None:
-    base = PersistentWorkerConfig(release_delay=1, min_interval=2, max_tries=3, wait="w")
+    base = PersistentWorkerConfig(release_delay=1, min_interval=2, max_tries=3, wait=0.5)
     changed = base.with_overrides(release_delay=5, max_tries=4, dead_letter_on_exhaustion=False)
     assert (changed.release_delay, changed.min_interval) == (5, 2)
-    assert changed.retry_kwargs == {"max_tries": 4, "wait": "w"}
+    assert changed.retry_kwargs == {"max_tries": 4, "wait": 0.5}
     assert changed.dead_letter_on_failure is False
     assert (base.release_delay, base.retry_kwargs["max_tries"]) == (1, 3)
     assert base.with_overrides() == base
 
 
 def test_overriding_when_to_stop_replaces_the_other_spelling() -> None:
-    base = PersistentWorkerConfig(max_tries=3, wait="w")
-    assert base.with_overrides(stop="s").retry_kwargs == {"wait": "w", "stop": "s"}
+    base = PersistentWorkerConfig(max_tries=3, wait=0.5)
+    assert base.with_overrides(stop=stop_never).retry_kwargs == {"wait": 0.5, "stop": stop_never}
+
+
+def test_overriding_the_wait_replaces_the_other_spelling() -> None:
+    strategy = wait_fixed(3)
+    base = PersistentWorkerConfig(wait=0.5, backoff=2, max_delay=9, max_tries=3)
+    assert base.with_overrides(wait=strategy).retry_kwargs == {"wait": strategy, "max_tries": 3}
+    assert base.with_overrides(wait=0.1).retry_kwargs == {"wait": 0.1, "backoff": 2, "max_delay": 9, "max_tries": 3}
+    assert PersistentWorkerConfig(wait=strategy).with_overrides(backoff=2).retry_kwargs == {"backoff": 2}
 
 
 def test_configs_are_values() -> None:

@@ -27,6 +27,10 @@ def handler(value: Any) -> None: ...
 async def coroutine_function(value: Any) -> None: ...
 
 
+async def answer_later(state: Any) -> float:
+    return 0.1
+
+
 class AsyncCallable:
     async def __call__(self, value: Any) -> None: ...
 
@@ -55,6 +59,12 @@ class AsyncCallable:
         ({"before_sleep": print}, ValueError, "not before_sleep; use persistent_worker"),
         ({"sleep": print, "after": print}, ValueError, "not after, sleep"),
         ({"config": PersistentWorkerConfig(reraise=True)}, ValueError, "not reraise"),
+        ({"max_trys": 2}, TypeError, "unexpected keyword argument 'max_trys'; did you mean 'max_tries'?"),
+        ({"concurency": 2}, TypeError, "unexpected keyword argument 'concurency'; did you mean 'concurrency'?"),
+        ({"wait": "soon"}, TypeError, "wait must be a number of seconds, such as 0.5, or a Tenacity .* not 'soon'"),
+        ({"retry": "OSError"}, TypeError, "retry must be an exception class, .* not 'OSError'"),
+        ({"stop": 3}, TypeError, "stop must be a Tenacity strategy .* max_tries=3, not 3"),
+        ({"wait": answer_later}, TypeError, "is a coroutine function, which only persistent_async_worker"),
     ],
 )
 def test_a_setting_nobody_could_follow_is_refused(

@@ -11,7 +11,7 @@ import pytest
 from tenacity import retry_if_exception_type
 
 from localqueue import MemoryQueueStore, PersistentQueue, persistent_async_worker, persistent_worker
-from localqueue.testing.steps import Background
+from localqueue.contracts.steps import Background
 from localqueue.workers import AsyncWorker
 from localqueue.workers.pump import Pump
 from tests.unit.worker_ways import in_tasks, in_threads, in_threads_of_a_loop, in_time

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, MemoryQueueStore, PersistentQueue
+from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import PATIENCE
 from localqueue.message import QueueMessage
 from localqueue.stores.port import QueueStore
-from localqueue.testing import FakeClock
-from localqueue.testing.steps import PATIENCE
 from localqueue.workers import Worker, current_job
 from localqueue.workers.job import Job
 from localqueue.workers.keeper import Keeper
@@ -48,6 +48,25 @@ def test_a_handler_that_takes_several_leases_is_not_run_twice(store: QueueStore)
         eventually(lambda: log.states == ["acked", "acked"])
     assert seen == ["long", "waits behind it"]
     assert [one.message.tries for one in log.settled] == [1, 1]
+
+
+def test_a_message_that_is_cancelled_between_its_lease_and_its_holding_is_lost_soon(store: QueueStore) -> None:
+    queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=600)
+    queue.put_many(["long", "cancelled"])
+    long, cancelled = queue.get_messages(2)
+    keeper = Keeper(queue)
+    keeper.start()
+    try:
+        held = keeper.hold(long)
+        eventually(lambda: keeper._alarm is not None and held.renew_at > held.since + 200)
+        before = held.renew_at
+        queue.cancel(cancelled.id)
+        eventually(lambda: held.renew_at > before)  # the keeper has looked, and did not hold it yet
+        job = keeper.hold(cancelled).job
+        eventually(lambda: job.lost)
+        assert not held.job.lost
+    finally:
+        keeper.close()
 
 
 def test_a_message_that_somebody_else_took_is_lost_and_nothing_of_it_is_settled(store: QueueStore) -> None:

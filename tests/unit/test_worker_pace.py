@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
-from localqueue.testing import FakeClock
+from localqueue.contracts import FakeClock
 from localqueue.workers import Worker
 from localqueue.workers.pace import Pace
 from tests.unit.worker_steps import Log, Running, eventually

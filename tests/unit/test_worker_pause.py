@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from localqueue import InProcessNotification, MemoryQueueStore, PersistentQueue, SQLiteQueueStore
+from localqueue.contracts.steps import MOMENT, PATIENCE
 from localqueue.stores.port import Changes, Committed, LeaseRequest, StoredMessage
-from localqueue.testing.steps import MOMENT, PATIENCE
 from localqueue.workers import AsyncWorker, Worker, persistent_worker
 from tests.unit.worker_steps import Log, Running, eventually
 

@@ -10,8 +10,8 @@ import pytest
 from tenacity import retry_if_exception_type, stop_after_attempt, wait_fixed, wait_none
 
 from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
+from localqueue.contracts import FakeClock
 from localqueue.stores.port import QueueStore
-from localqueue.testing import FakeClock
 from localqueue.workers import Worker
 from tests.unit.effects import RUNS
 from tests.unit.worker_steps import STORES, Log, open_store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import Worker, current_job
 from tests.unit.worker_steps import Log, Running, eventually
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.stores.port import QueueStore
-from localqueue.testing.steps import PATIENCE
 from localqueue.workers import Settled, Worker
 from tests.stores import OPENERS, new_place
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from localqueue import PersistentQueue, persistent_async_worker, persistent_worker
-from localqueue.testing.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import AsyncWorker, Worker
 
 Handler = Callable[[Any], Any]

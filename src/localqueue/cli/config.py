@@ -13,6 +13,7 @@ from typing import Any
 
 from localqueue.cli.errors import Mistake
 from localqueue.stores import address
+from localqueue.stores.path import require_path
 from localqueue.stores.privacy import make_directory, make_file
 
 
@@ -138,7 +139,7 @@ def _checked(key: str, value: Any) -> Any:
         if re.search(r"[\x00\ud800-\udfff]", value):
             raise ValueError(f"{key} must be a text, and holds bytes that are none")
         if key.endswith("_path"):
-            address.require_path(value)
+            require_path(value)
         return value
     seconds = math.nan
     if isinstance(value, str | int | float) and not isinstance(value, bool):

@@ -20,21 +20,32 @@ def load_handler(spec: str, code: int) -> Callable[..., Any]:
     module_name, colon, path = spec.partition(":")
     if not (module_name and colon and path) or ":" in path:
         raise CommandFailed(f"handler must use 'module:function' format, not {spec!r}", code)
+    found = look_up(load_module(module_name, code), path, code)
+    if not callable(found):
+        raise CommandFailed(f"handler is not callable: {spec}", code)
+    return found  # type: ignore[no-any-return]
+
+
+def load_module(name: str, code: int) -> Any:
+    """A module, looked up as `python -m` would."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = import_module(module_name)
+        return import_module(name)
     except Exception as error:
-        raise CommandFailed(f"can not import {module_name!r}: {type(error).__name__}: {error}", code) from error
+        raise CommandFailed(f"can not import {name!r}: {type(error).__name__}: {error}", code) from error
+
+
+def look_up(module: Any, path: str, code: int) -> Any:
+    """What a module has under a dotted name."""
+    found = module
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError as error:
             raise CommandFailed(str(error), code) from None
-    if not callable(found):
-        raise CommandFailed(f"handler is not callable: {spec}", code)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def is_async(handler: Callable[..., Any]) -> bool:

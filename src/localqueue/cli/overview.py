@@ -8,7 +8,6 @@ import typer
 
 from localqueue.cli.command import add
 from localqueue.cli.config import Config
-from localqueue.cli.dead_letters import summary_of
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, as_dict, write
 from localqueue.cli.place import Place
@@ -86,6 +85,8 @@ def health(
     stale_after: Annotated[float, typer.Option(help="Seconds after which a silent worker counts as stale.")] = 120.0,
 ) -> None:
     """Show counts, workers, dead letters and retention settings together."""
+    from localqueue.cli.dead_letters import summary_of
+
     config = Config.load()
     with place.look_at_queue(queue) as opened:
         counts = opened.stats()

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 @shared
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast messages may start, and what becomes of those that fail for good."""
+    """How fast messages may start, how waits between tries grow, and what becomes of messages that fail for good."""
 
+    retry_backoff: Annotated[
+        float | None, typer.Option(min=1, help="Each wait between tries is so many times the one before.")
+    ] = None
+    retry_max_delay: Annotated[float | None, typer.Option(min=0, help="Longest wait between tries.")] = None
+    retry_jitter: Annotated[float | None, typer.Option(min=0, help="Seconds added to a wait at random, at most.")] = (
+        None
+    )
     release_delay: Annotated[float, typer.Option(help="Seconds until a released message is delivered again.")] = 0.0
     min_interval: Annotated[float, typer.Option(help="Least seconds between two starts.")] = 0.0
     circuit_breaker_failures: Annotated[int, typer.Option(help="Pause after so many failures in a row.")] = 0
@@ -32,4 +39,7 @@ class Pace:
     def config(self, **retry: Any) -> PersistentWorkerConfig:
         from localqueue.worker_config import PersistentWorkerConfig
 
-        return PersistentWorkerConfig(**asdict(self), **retry)
+        settings = asdict(self)
+        growth = {name: settings.pop(f"retry_{name}") for name in ("backoff", "max_delay", "jitter")}
+        given = {name: value for name, value in growth.items() if value is not None}
+        return PersistentWorkerConfig(**settings, **given, **retry)

@@ -47,13 +47,13 @@ class Run:
     log_events: LogEvents = False
 
     def config(self, pace: Pace) -> PersistentWorkerConfig:
-        from tenacity import retry_if_exception, wait_fixed
+        from tenacity import retry_if_exception
 
         from localqueue.retry import is_permanent
 
         retry: dict[str, Any] = {
             "max_tries": self.max_tries,
-            "wait": wait_fixed(self.retry_wait),
+            "wait": self.retry_wait,
             "retry": retry_if_exception(lambda error: isinstance(error, Exception) and not is_permanent(error)),
         }
         path = self.retry_store_path if self.retry_store_path is not None else Config.load().retry_store_path
@@ -93,6 +93,9 @@ def exec_(
 
 
 def _run(queue: str, handler: Callable[[Any], Any], run: Run, pace: Pace, place: Place, out: Output, name: str) -> int:
+    import logging
+
+    from localqueue.cli.log_lines import show_log
     from localqueue.cli.process_loop import Plan, ProcessLoop
     from localqueue.cli.signals import stop_by_signal
 
@@ -105,6 +108,7 @@ def _run(queue: str, handler: Callable[[Any], Any], run: Run, pace: Pace, place:
         idle_sleep=run.idle_sleep,
     )
     config = run.config(pace)
+    show_log(logging.ERROR)  # the output tells of failures already
     with stop_by_signal() as stop, place.open_queue(queue, lease_timeout=run.lease_timeout) as opened:
         loop = ProcessLoop(
             opened, handler, config, worker_id=run.worker_id, out=out, name=name, log_events=run.log_events

@@ -49,14 +49,13 @@ def worker(
     A message whose handler fails is released and delivered again later.
     """
     from localqueue.cli.handlers import is_async, load_handler
+    from localqueue.cli.log_lines import show_log
     from localqueue.workers import AsyncWorker, Worker
 
     function = load_handler(handler, MISTAKE)
     retry: dict[str, Any] = {} if max_tries is None else {"max_tries": max_tries}
     if retry_wait is not None:
-        from tenacity import wait_fixed
-
-        retry["wait"] = wait_fixed(retry_wait)
+        retry["wait"] = retry_wait
     options: dict[str, Any] = {
         "concurrency": concurrency,
         "prefetch": prefetch,
@@ -66,7 +65,7 @@ def worker(
         "shutdown_timeout": shutdown_timeout,
         "on_settled": lambda settled: _log_settled(log_events, settled),
     }
-    _log_in_one_line(logging.ERROR if log_events else logging.WARNING)  # events tell of failures already
+    show_log(logging.ERROR if log_events else logging.WARNING)  # events tell of failures already
     with place.open_queue(queue, lease_timeout=lease_timeout) as opened:
         if is_async(function):
             import asyncio
@@ -97,22 +96,3 @@ def _log_settled(wanted: bool, settled: Settled) -> None:
         worker_id=message.leased_by,
         error=describe_error(settled.error),
     )
-
-
-class _OneLine(logging.Formatter):
-    """What a worker has to say, without tracebacks."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            text = f"{text}: {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-        return " ".join(text.split())
-
-
-def _log_in_one_line(level: int) -> None:
-    """Show what the library has to say on stderr, unless the handler's module has set up logging."""
-    if not logging.getLogger().handlers and not logging.getLogger("localqueue").handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(_OneLine())
-        handler.setLevel(level)
-        logging.getLogger("localqueue").addHandler(handler)

@@ -31,8 +31,9 @@ def handle(
 ) -> BaseException | None:
     """Call the handlers in order; the first exception stops those behind it, is logged, and returned."""
     try:
-        for handler in handlers:
-            handler(message)
+        with queue.desk.processing(message):
+            for handler in handlers:
+                handler(message)
     except BaseException as error:
         log.error(
             "a handler failed on message %s of queue %r in attempt %d",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
+from types import CoroutineType
 from typing import Any
 
 from localqueue.events.async_hook import AsyncHook, log_failure
@@ -29,7 +29,7 @@ class Hooks:
         for hook in self._calls:
             try:
                 returned = hook(event)
-                if inspect.iscoroutine(returned):
+                if isinstance(returned, CoroutineType):
                     returned.close()
                     raise TypeError(f"hook {hook!r} returned a coroutine that nobody awaits; wrap it in AsyncHook")
             except BaseException as error:
@@ -54,4 +54,6 @@ def _sync(hook: Hook) -> Hook:
 
 
 def _is_async(hook: Hook) -> bool:
+    import inspect  # takes as long to load as a third of a queue
+
     return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__)

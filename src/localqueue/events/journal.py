@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.events.event import EVENT_TYPES, NOTIFIED
 
 #: The types of entries. A store writes their position in this tuple, plus one: new ones go to the end.

@@ -6,7 +6,7 @@ from typing import Any
 
 from localqueue.guarantees.promises import PROMISES
 from localqueue.guarantees.refusals import REFUSALS
-from localqueue.guarantees.rule import LEVELS, Guarantee
+from localqueue.guarantees.row import LEVELS, Guarantee
 
 _INTRODUCTION = """\
 # Guarantees

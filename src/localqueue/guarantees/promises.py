@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from localqueue.guarantees.rule import Guarantee, Level, Rule
+from localqueue.guarantees.row import Guarantee, Level, Rule
 from localqueue.policies.configuration import Configuration
 
 _WAITING = ("block", "reject")
@@ -59,9 +59,9 @@ PROMISES: tuple[Rule, ...] = (
         "settle the message. A bare id settles it too: that is an operator's override.",
         when=lambda c: c.delivery_policy.guarantee == "at-least-once",
         proof=(
-            "src/localqueue/testing/leases.py::LeaseContract::test_a_lease_is_held_until_its_timeout_and_not_longer",
-            "src/localqueue/testing/fencing.py::FencingContract::test_a_stale_token_changes_nothing",
-            "src/localqueue/testing/processes.py::ProcessContract::test_a_stale_token_changes_nothing_from_another_process",
+            "src/localqueue/contracts/leases.py::LeaseContract::test_a_lease_is_held_until_its_timeout_and_not_longer",
+            "src/localqueue/contracts/fencing.py::FencingContract::test_a_stale_token_changes_nothing",
+            "src/localqueue/contracts/processes.py::ProcessContract::test_a_stale_token_changes_nothing_from_another_process",
             "tests/integration/test_queue_processes.py::test_messages_of_a_killed_consumer_are_delivered_again",
             "tests/unit/test_queue_settlement.py::test_a_lost_lease_can_not_settle",
             "tests/unit/test_queue_settlement.py::test_an_operator_overrides_any_lease_by_id",
@@ -75,7 +75,7 @@ PROMISES: tuple[Rule, ...] = (
         "and `dead_letter` return False. A message that can not be decoded is kept as a dead letter.",
         when=lambda c: c.delivery_policy.guarantee == "at-most-once",
         proof=(
-            "src/localqueue/testing/leases.py::LeaseContract::test_consume_delivers_at_most_once",
+            "src/localqueue/contracts/leases.py::LeaseContract::test_consume_delivers_at_most_once",
             "tests/unit/test_queue_consumer.py::test_at_most_once_delivery_removes_a_message_before_handing_it_out",
             "tests/unit/test_queue_payloads.py::test_at_most_once_delivery_keeps_an_unreadable_record_too",
         ),
@@ -106,9 +106,106 @@ PROMISES: tuple[Rule, ...] = (
         "beginning and the end of its texts. Nothing in an error keeps its message from being settled.",
         when=_any_queue,
         proof=(
-            "src/localqueue/testing/errors.py::ErrorContract::test_an_error_of_any_length_is_kept_up_to_its_limit",
-            "src/localqueue/testing/errors.py::ErrorContract::test_an_error_of_any_kind_settles_its_message",
-            "src/localqueue/testing/errors.py::ErrorContract::test_the_errors_of_all_attempts_together_have_a_bound",
+            "src/localqueue/contracts/errors.py::ErrorContract::test_an_error_of_any_length_is_kept_up_to_its_limit",
+            "src/localqueue/contracts/errors.py::ErrorContract::test_an_error_of_any_kind_settles_its_message",
+            "src/localqueue/contracts/errors.py::ErrorContract::test_the_errors_of_all_attempts_together_have_a_bound",
+        ),
+    ),
+    _promised(
+        "kept-results",
+        "`keep_results=seconds`",
+        "local",
+        "What became of a message, and what its handler returned, is written by the commit that settles it and is "
+        "known for that long: the message is there or its outcome is, and never the result of a worker that lost its "
+        "lease. A message that the store buries itself, because its worker died for the last time, says so as a "
+        "dead letter.",
+        when=lambda c: c.delivery_policy.ack_timing != "before-delivery",
+        proof=(
+            "tests/crash/test_worker_kills.py::test_a_message_is_there_or_its_result_is_wherever_its_worker_is_killed",
+            "src/localqueue/contracts/outcomes.py::OutcomeContract::test_the_result_of_a_stale_consumer_is_refused",
+            "tests/unit/test_worker_results.py::test_the_result_of_a_worker_that_lost_its_lease_is_refused",
+            "tests/unit/test_worker_results.py::test_every_way_to_work_keeps_what_the_handler_returned",
+            "tests/unit/test_queue_results.py::test_outcomes_are_forgotten_while_others_are_written",
+            "tests/unit/test_queue_results.py::test_a_message_that_the_store_buried_has_failed",
+        ),
+    ),
+    _promised(
+        "progress",
+        "`current_job().progress(...)`",
+        "best-effort",
+        "What a handler tells is written by the thread of its worker that renews leases, so it is seen a little "
+        "later, and the last word of a handler may be missing. The progress of an earlier attempt is not shown, and "
+        "that of a message which is gone is forgotten.",
+        when=lambda c: c.delivery_policy.ack_timing != "before-delivery",
+        proof=(
+            "src/localqueue/contracts/outcomes.py::SharedOutcomeContract::test_progress_and_cancelling_pass_between_processes",
+            "tests/unit/test_worker_results.py::test_progress_is_seen_from_outside_and_gone_when_the_message_is",
+            "tests/unit/test_worker_results.py::test_progress_of_an_earlier_attempt_is_not_shown",
+        ),
+    ),
+    _promised(
+        "cancellation",
+        "`cancel(message)` and `cancel_run(run_id)`",
+        "local",
+        "When it returns, the message has left delivery and its lease is lost: what its handler still does is not "
+        "acked, and its result is refused. A handler that has run for half a second is told, in whatever process: "
+        "`current_job().cancelled` is true, and the task of an `AsyncWorker` is cancelled. A thread that does not "
+        "look runs to its end.",
+        when=lambda c: c.delivery_policy.ack_timing != "before-delivery",
+        proof=(
+            "src/localqueue/contracts/outcomes.py::OutcomeContract::test_cancelling_is_an_outcome_and_ends_the_lease",
+            "src/localqueue/contracts/outcomes.py::SharedOutcomeContract::test_progress_and_cancelling_pass_between_processes",
+            "tests/unit/test_worker_results.py::test_a_handler_in_a_thread_sees_that_its_message_was_cancelled",
+            "tests/unit/test_worker_results.py::test_a_task_is_cancelled_soon_after_its_message",
+            "tests/unit/test_worker_results.py::test_cancelling_a_run_stops_its_handlers",
+        ),
+    ),
+    _promised(
+        "limits",
+        "A worker with `Limits(rate=, concurrency=, key=)`",
+        "local",
+        "Of messages that hold their leases no more run at once, and no more start in any window, than the limit "
+        "says, in all threads, processes and machines that are given the same limit on one store. A message without a "
+        "place is given back uncounted and has its turn. The place of a worker that died is free when the lease of "
+        "its message has run out. A handler that outlived its lease is not counted.",
+        when=lambda c: c.delivery_policy.ack_timing != "before-delivery",
+        proof=(
+            "tests/unit/test_limit_book.py::test_never_more_run_or_start_than_may_and_none_is_refused_without_a_reason",
+            "tests/unit/test_limit_book.py::test_every_message_has_its_turn_and_none_is_leased_over_and_over",
+            "tests/unit/test_limiter.py::test_limits_hold_whatever_workers_do",
+            "tests/unit/test_limiter.py::test_the_place_of_a_worker_that_died_is_free_when_its_lease_has_run_out",
+            "tests/integration/test_limit_processes.py::test_processes_that_are_not_killed_keep_the_limits",
+            "tests/integration/test_limit_processes.py::test_processes_that_are_killed_leave_no_place_taken",
+        ),
+    ),
+    _promised(
+        "tasks",
+        "A job of `Tasks`",
+        "at-least-once",
+        "Its arguments arrive equal and of their types, or `enqueue` raises and stores nothing. No job is lost though "
+        "its workers are killed, its result is that of the worker that acked it, and a tick of a schedule is one job. "
+        "A job that no task or no signature fits becomes a dead letter that says so.",
+        when=lambda c: c.delivery_policy.guarantee == "at-least-once",
+        proof=(
+            "tests/crash/test_task_kills.py::test_killed_workers_lose_no_job_exceed_no_limit_and_double_no_tick",
+            "tests/integration/test_task_stores.py::test_typed_arguments_and_results_of_functions_and_coroutines",
+            "tests/unit/test_task_signature.py::test_a_value_arrives_as_it_was_sent",
+            "tests/unit/test_tasks.py::test_what_does_not_fit_is_refused_where_it_is_enqueued_and_nothing_is_stored",
+            "tests/unit/test_tasks.py::test_a_message_of_an_unknown_task_is_a_dead_letter_that_says_so",
+            "tests/unit/test_tasks.py::test_a_message_for_another_signature_is_a_dead_letter_that_says_so",
+        ),
+    ),
+    _promised(
+        "async-cancellation",
+        "A call of `AsyncQueue` that is cancelled",
+        "local",
+        "A `get` that is cancelled has taken nothing when it raises: what was claimed for it goes to another that "
+        "waits, or back as if it had never been delivered. Any other call has happened whole or not at all.",
+        when=lambda c: c.delivery_policy.guarantee == "at-least-once",
+        proof=(
+            "tests/unit/test_async_queue_cancellation.py::test_calls_that_are_cancelled_at_random_lose_and_hold_and_double_nothing",
+            "tests/unit/test_async_queue_cancellation.py::test_no_schedule_of_cancellations_loses_or_holds_or_doubles_a_message",
+            "tests/unit/test_async_queue_cancellation.py::test_the_end_of_the_loop_gives_back_what_was_claimed",
         ),
     ),
     _promised(
@@ -129,7 +226,7 @@ PROMISES: tuple[Rule, ...] = (
             "tests/unit/test_guarantee_promises.py::test_effectively_once_delivery_redelivers_and_does_not_touch_the_ledger",
             "tests/unit/test_guarantee_promises.py::test_an_acked_key_can_be_put_again",
             "tests/unit/test_queue_producer.py::test_effectively_once_delivery_requires_a_key_on_every_put",
-            "src/localqueue/testing/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
+            "src/localqueue/contracts/dedupe.py::DedupeContract::test_a_live_message_holds_its_key",
         ),
     ),
     _promised(
@@ -265,9 +362,9 @@ PROMISES: tuple[Rule, ...] = (
         "Consumers of all processes on one store compete; a message has one lease at a time.",
         when=lambda c: not c.routing_policy.fanout,
         proof=(
-            "src/localqueue/testing/leases.py::LeaseContract::test_a_leased_message_is_not_handed_out_again",
-            "src/localqueue/testing/threads.py::ThreadContract::test_four_threads_claim_500_messages_exactly_once_each",
-            "src/localqueue/testing/processes.py::ProcessContract::test_four_threads_and_four_processes_claim_500_messages_exactly_once_each",
+            "src/localqueue/contracts/leases.py::LeaseContract::test_a_leased_message_is_not_handed_out_again",
+            "src/localqueue/contracts/threads.py::ThreadContract::test_four_threads_claim_500_messages_exactly_once_each",
+            "src/localqueue/contracts/processes.py::ProcessContract::test_four_threads_and_four_processes_claim_500_messages_exactly_once_each",
             "tests/integration/test_queue_processes.py::test_four_producers_and_four_consumers_pass_every_message_exactly_once",
         ),
     ),
@@ -280,9 +377,9 @@ PROMISES: tuple[Rule, ...] = (
         "not see earlier messages.",
         when=lambda c: c.routing_policy.fanout and c.subscription_policy.subscriptions,
         proof=(
-            "src/localqueue/testing/fanout.py::FanoutContract::test_a_commit_into_ten_queues_of_which_one_is_full_stores_in_none",
-            "src/localqueue/testing/fanout.py::FanoutContract::test_each_copy_has_its_own_lease_and_fate",
-            "src/localqueue/testing/fanout.py::FanoutContract::test_no_publish_misses_a_subscriber_that_came_in_between",
+            "src/localqueue/contracts/fanout.py::FanoutContract::test_a_commit_into_ten_queues_of_which_one_is_full_stores_in_none",
+            "src/localqueue/contracts/fanout.py::FanoutContract::test_each_copy_has_its_own_lease_and_fate",
+            "src/localqueue/contracts/fanout.py::FanoutContract::test_no_publish_misses_a_subscriber_that_came_in_between",
             "tests/unit/test_queue_fanout.py::test_a_full_subscriber_keeps_the_message_from_all_of_them",
             "tests/unit/test_queue_fanout.py::test_subscribers_settle_retry_and_dead_letter_on_their_own",
             "tests/unit/test_queue_fanout.py::test_stored_subscribers_join_and_leave_while_the_topic_runs",
@@ -383,10 +480,10 @@ PROMISES: tuple[Rule, ...] = (
         "run side by side may finish in another order, and a redelivered message goes behind.",
         when=lambda c: c.ordering_policy.guarantee == "fifo-ready",
         proof=(
-            "src/localqueue/testing/ordering.py::OrderingContract::test_messages_come_in_the_order_they_were_put",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_delayed_messages_are_promoted_in_the_order_they_fall_due",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_a_released_message_goes_behind_those_that_were_available_before",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_an_expired_message_takes_its_place_by_the_time_its_lease_ended",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_messages_come_in_the_order_they_were_put",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_delayed_messages_are_promoted_in_the_order_they_fall_due",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_a_released_message_goes_behind_those_that_were_available_before",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_an_expired_message_takes_its_place_by_the_time_its_lease_ended",
         ),
     ),
     _promised(
@@ -396,8 +493,8 @@ PROMISES: tuple[Rule, ...] = (
         "The highest priority that is ready is leased first. A steady flow of high priorities keeps low ones waiting.",
         when=lambda c: c.ordering_policy.priority_before_sequence,
         proof=(
-            "src/localqueue/testing/ordering.py::OrderingContract::test_priority_goes_first_on_a_real_clock",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_priority_goes_first_on_a_frozen_clock_and_in_one_batch",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_priority_goes_first_on_a_real_clock",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_priority_goes_first_on_a_frozen_clock_and_in_one_batch",
             "tests/unit/test_queue_ordering.py::test_a_delayed_message_has_no_priority_until_it_is_due",
             "tests/unit/test_guarantee_promises.py::test_a_flow_of_high_priorities_keeps_a_low_one_waiting",
         ),
@@ -411,12 +508,12 @@ PROMISES: tuple[Rule, ...] = (
         "through. A message that waits for others (`after=`) does not hold its key.",
         when=lambda c: c.orders_by_key,
         proof=(
-            "src/localqueue/testing/ordering.py::OrderingContract::test_messages_of_a_key_are_never_in_flight_together",
-            "src/localqueue/testing/commit_order.py::CommitOrderContract::test_messages_of_an_ordering_key_come_in_the_order_of_their_commits",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_order_of_a_key_is_kept_over_release_expiry_and_delay",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_random_work_on_keys_never_has_two_of_a_key_in_flight",
-            "src/localqueue/testing/ordering.py::OrderingContract::test_every_way_out_frees_the_key",
-            "src/localqueue/testing/edges.py::EdgeContract::test_a_waiting_message_does_not_hold_its_ordering_key",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_messages_of_a_key_are_never_in_flight_together",
+            "src/localqueue/contracts/commit_order.py::CommitOrderContract::test_messages_of_an_ordering_key_come_in_the_order_of_their_commits",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_order_of_a_key_is_kept_over_release_expiry_and_delay",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_random_work_on_keys_never_has_two_of_a_key_in_flight",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_every_way_out_frees_the_key",
+            "src/localqueue/contracts/edges.py::EdgeContract::test_a_waiting_message_does_not_hold_its_ordering_key",
             "tests/unit/test_queue_ordering.py::test_a_retry_holds_up_its_own_key_and_no_other",
         ),
     ),
@@ -428,7 +525,7 @@ PROMISES: tuple[Rule, ...] = (
         when=lambda c: c.orders_by_key and c.delivery_policy.guarantee == "at-most-once",
         proof=(
             "tests/unit/test_guarantee_promises.py::test_at_most_once_hands_out_the_next_of_a_key_at_once_and_in_order",
-            "src/localqueue/testing/leases.py::LeaseContract::test_consume_frees_the_key_the_dedupe_key_and_what_waited",
+            "src/localqueue/contracts/leases.py::LeaseContract::test_consume_frees_the_key_the_dedupe_key_and_what_waited",
         ),
     ),
     _promised(
@@ -438,7 +535,7 @@ PROMISES: tuple[Rule, ...] = (
         "A dropped message leaves a gap in its key; those that remain keep their order.",
         when=lambda c: c.orders_by_key and c.backpressure.overflow.startswith("drop-"),
         proof=(
-            "src/localqueue/testing/ordering.py::OrderingContract::test_a_dropped_head_frees_its_key",
+            "src/localqueue/contracts/ordering.py::OrderingContract::test_a_dropped_head_frees_its_key",
             "tests/unit/test_guarantee_promises.py::test_drop_newest_leaves_a_gap_in_its_key_and_keeps_the_order",
         ),
     ),
@@ -459,10 +556,10 @@ PROMISES: tuple[Rule, ...] = (
         "leases and delays that end can take the queue past it.",
         when=lambda c: c.backpressure.maxsize > 0 and c.backpressure.overflow in _WAITING,
         proof=(
-            "src/localqueue/testing/capacity.py::CapacityContract::test_ready_and_blocked_count_and_nothing_else",
-            "src/localqueue/testing/capacity.py::CapacityContract::test_eight_threads_fill_a_queue_to_its_limit_and_not_beyond",
-            "src/localqueue/testing/processes.py::ProcessContract::test_eight_processes_fill_a_queue_to_its_limit_and_not_beyond",
-            "src/localqueue/testing/capacity.py::CapacityContract::test_a_limit_belongs_to_the_commit_that_names_it",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_ready_and_blocked_count_and_nothing_else",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_eight_threads_fill_a_queue_to_its_limit_and_not_beyond",
+            "src/localqueue/contracts/processes.py::ProcessContract::test_eight_processes_fill_a_queue_to_its_limit_and_not_beyond",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_a_limit_belongs_to_the_commit_that_names_it",
             "tests/unit/test_queue_backpressure.py::test_a_lease_that_ran_out_counts_again",
         ),
     ),
@@ -475,9 +572,9 @@ PROMISES: tuple[Rule, ...] = (
         "were kept.",
         when=lambda c: c.backpressure.overflow.startswith("drop-"),
         proof=(
-            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_newest_refuses_the_new_message_and_counts_it",
-            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_oldest_makes_room_and_counts_what_it_dropped",
-            "src/localqueue/testing/capacity.py::CapacityContract::test_drop_oldest_never_touches_a_leased_message",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_drop_newest_refuses_the_new_message_and_counts_it",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_drop_oldest_makes_room_and_counts_what_it_dropped",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_drop_oldest_never_touches_a_leased_message",
             "tests/unit/test_guarantee_promises.py::test_drop_oldest_takes_a_blocked_message_when_none_is_ready",
         ),
     ),
@@ -502,8 +599,8 @@ PROMISES: tuple[Rule, ...] = (
         "that is live in either queue stops a second put.",
         when=lambda c: c.backpressure.overflow == "overflow-queue",
         proof=(
-            "src/localqueue/testing/capacity.py::CapacityContract::test_an_overflow_queue_takes_what_does_not_fit",
-            "src/localqueue/testing/capacity.py::CapacityContract::test_an_overflow_queue_dedupes_too",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_an_overflow_queue_takes_what_does_not_fit",
+            "src/localqueue/contracts/capacity.py::CapacityContract::test_an_overflow_queue_dedupes_too",
             "tests/unit/test_queue_backpressure.py::test_overflow_goes_to_the_other_queue_and_nothing_is_lost",
         ),
     ),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from localqueue.guarantees.rule import Guarantee, RefusedAt, Rule
+from localqueue.errors import IncompatiblePolicies
+from localqueue.guarantees.row import Guarantee, RefusedAt, Rule
 from localqueue.policies.configuration import Configuration
 
 _DROPPING = ("drop-newest", "drop-oldest")
@@ -168,3 +169,12 @@ REFUSALS: tuple[Rule, ...] = (
         proof=("tests/unit/test_queue_producer.py::test_effectively_once_delivery_requires_a_key_on_every_put",),
     ),
 )
+
+_AT_CONSTRUCTION = tuple(row for row in REFUSALS if row.guarantee.refused_at == "construction")
+
+
+def check(configuration: Configuration) -> None:
+    """Raise IncompatiblePolicies for the first rule that refuses this configuration."""
+    for row in _AT_CONSTRUCTION:
+        if row.applies(configuration):
+            raise IncompatiblePolicies(row.guarantee.message)

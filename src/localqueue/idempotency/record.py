@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
+
+from localqueue._dataclass import dataclass, field
 
 Status = Literal["pending", "succeeded", "failed"]
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from localqueue._version import __version__
 from localqueue.events.event import Event
+from localqueue.metrics.conventions import (
+    CONSUMED_MESSAGES,
+    DURATION_BUCKETS,
+    ERROR_TYPE,
+    LEASE_LOST,
+    OPERATION_DURATION,
+    OPERATION_TYPE,
+    PROCESS_DURATION,
+    SENT_MESSAGES,
+    attributes_of,
+    error_type,
+)
+from localqueue.metrics.fork import flush_in_children, flush_provider
 from localqueue.metrics.measures import (
     BUCKETS,
     DESCRIPTIONS,
@@ -16,9 +32,10 @@ from localqueue.metrics.measures import (
     by_state,
     durations,
 )
+from localqueue.queue.operation import Operation
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 
 class OpenTelemetryMetrics:
@@ -26,13 +43,20 @@ class OpenTelemetryMetrics:
 
     The counter `localqueue.events` by queue and type; the observable gauges `localqueue.messages` by queue and state
     and `localqueue.oldest_ready_age` by queue; and the histograms `localqueue.put_to_lease`,
-    `localqueue.lease_to_settle` and `localqueue.put_to_ack` in seconds, by queue. Without `meter` it is that of the
-    global provider. One object serves many queues; needs the extra `localqueue[opentelemetry]`.
+    `localqueue.lease_to_settle` and `localqueue.put_to_ack` in seconds, by queue. By the messaging conventions of
+    OpenTelemetry also the histograms `messaging.client.operation.duration` and `messaging.process.duration` and the
+    counters `messaging.client.sent.messages` and `messaging.client.consumed.messages`. Without `meter` it is that of
+    `meter_provider`, or of the global provider. One object serves many queues; needs the extra
+    `localqueue[opentelemetry]`.
     """
 
-    def __init__(self, meter: Meter | None = None) -> None:
-        api = _api()
-        meter = api.get_meter("localqueue") if meter is None else meter
+    def __init__(self, meter: Meter | None = None, *, meter_provider: MeterProvider | None = None) -> None:
+        if meter is not None and meter_provider is not None:
+            raise ValueError("pass either meter= or meter_provider=, not both")
+        self._api = api = _api()
+        self._provider = meter_provider
+        self._is_global = meter is None and meter_provider is None
+        meter = api.get_meter("localqueue", __version__, meter_provider) if meter is None else meter
         self._observation = api.Observation
         self._queues = WatchedQueues()
         self._events = meter.create_counter("localqueue.events", "{event}", DESCRIPTIONS["events"])
@@ -42,12 +66,22 @@ class OpenTelemetryMetrics:
             )
             for name in (PUT_TO_LEASE, LEASE_TO_SETTLE, PUT_TO_ACK)
         }
+        self._operations, self._processes = (
+            meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=DURATION_BUCKETS)
+            for name, text in (
+                (OPERATION_DURATION, "Seconds that a put, a lease or a settle took"),
+                (PROCESS_DURATION, "Seconds that a handler took"),
+            )
+        )
+        self._sent = meter.create_counter(SENT_MESSAGES, "{message}", "Messages that were put, or should have been")
+        self._consumed = meter.create_counter(CONSUMED_MESSAGES, "{message}", "Messages that were leased")
         meter.create_observable_gauge(
             "localqueue.messages", [self._count], unit="{message}", description=DESCRIPTIONS["messages"]
         )
         meter.create_observable_gauge(
             "localqueue.oldest_ready_age", [self._age], unit="s", description=DESCRIPTIONS["oldest_ready_age"]
         )
+        flush_in_children(self)
 
     def attach(self, queue: Any) -> None:
         """Observe the counts of a queue from now on; `queue.add_hook(metrics)` calls this."""
@@ -56,10 +90,40 @@ class OpenTelemetryMetrics:
     def detach(self, queue: Any) -> None:
         self._queues.remove(queue)
 
+    def flush(self) -> None:
+        """Have the provider export what was measured, where it is known and can be asked to."""
+        flush_provider(self._api.get_meter_provider() if self._is_global else self._provider)
+
     def __call__(self, event: Event) -> None:
         self._events.add(1, {"queue": event.queue, "type": event.type})
         for name, seconds in durations(event):
             self._seconds[name].record(seconds, {"queue": event.queue})
+
+    @contextmanager
+    def around(self, operation: Operation) -> Iterator[None]:
+        """Time an operation, and count its messages; a look that finds nothing is not measured."""
+        began = time.perf_counter()
+        failure: str | None = None
+        try:
+            yield
+        except BaseException as error:
+            failure = error_type(error)
+            raise
+        finally:
+            if operation.kind != "create" and (operation.messages or failure is not None):
+                self._measure(operation, time.perf_counter() - began, LEASE_LOST if operation.lost else failure)
+
+    def _measure(self, operation: Operation, seconds: float, failure: str | None) -> None:
+        whole = attributes_of(operation) | ({} if failure is None else {ERROR_TYPE: failure})
+        attributes = {name: value for name, value in whole.items() if name != OPERATION_TYPE}
+        if operation.kind == "process":
+            self._processes.record(seconds, attributes)
+            return
+        self._operations.record(seconds, whole)
+        if operation.kind == "send":
+            self._sent.add(len(operation.messages), attributes)
+        elif operation.kind == "receive" and operation.messages:
+            self._consumed.add(len(operation.messages), attributes)
 
     def _count(self, options: CallbackOptions) -> Iterable[Observation]:
         return [

@@ -6,9 +6,10 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any
+
+from localqueue._dataclass import dataclass
 
 OTHER_CODEC = "pass codec=PickleCodec(trusted=True)"
 

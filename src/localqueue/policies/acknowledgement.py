@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class AcknowledgementPolicy(Protocol):
@@ -22,7 +23,7 @@ class AcknowledgementPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplicitAcknowledgement(Described):
     """The consumer says when work succeeded, and the message is gone once it has."""
 

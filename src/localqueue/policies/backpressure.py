@@ -6,10 +6,10 @@ Capacity counts ready messages. Each strategy that can lose a message names whic
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import KW_ONLY, dataclass
+from localqueue.policies._described import Described
 from localqueue.policies._limits import require_integer, require_queue_name, require_seconds
 
 
@@ -42,7 +42,7 @@ class _Limited(Described):
         return 0 < self.maxsize <= qsize
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class BoundedBackpressure(_Limited):
     """At most `maxsize` ready messages; a put waits for room, or fails with overflow="reject"."""
 
@@ -58,7 +58,7 @@ class BoundedBackpressure(_Limited):
         return {"type": "bounded", **Described.as_dict(self)}
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class RejectingBackpressure(_Limited):
     """At most `maxsize` ready messages; a put on a full queue raises `queue.Full` at once."""
 
@@ -74,7 +74,7 @@ class RejectingBackpressure(_Limited):
         return {"type": "rejecting", **Described.as_dict(self)}
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class DropNewest(_Limited):
     """A put on a full queue stores nothing and raises nothing: the new message is lost."""
 
@@ -91,7 +91,7 @@ class DropNewest(_Limited):
         return {"type": "drop-newest", **Described.as_dict(self)}
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class DropOldest(_Limited):
     """A put on a full queue removes the oldest ready message to make room for the new one.
 
@@ -111,7 +111,7 @@ class DropOldest(_Limited):
         return {"type": "drop-oldest", **Described.as_dict(self)}
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class Throttling(_Limited):
     """Above `maxsize` each put waits before it stores, longer the further the queue is behind.
 
@@ -150,7 +150,7 @@ class Throttling(_Limited):
         }
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class OverflowToQueue(_Limited):
     """A put on a full queue stores the message in `queue` of the same store instead.
 

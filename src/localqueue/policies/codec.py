@@ -11,8 +11,9 @@ import json.encoder
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
+from localqueue._dataclass import dataclass
 from localqueue.errors import PayloadError
-from localqueue.policies._described import Described, policy
+from localqueue.policies._described import Described
 from localqueue.policies._payload_shape import JSON_SHAPE, MSGPACK_SHAPE, describe_fault, is_plain
 
 
@@ -29,7 +30,7 @@ class Codec(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCodec(Described):
     """Compact JSON text for None, bool, int, finite float, str, list, and dict with str keys.
 
@@ -62,7 +63,7 @@ class JsonCodec(Described):
             raise PayloadError(f"stored payload is not valid JSON: {error}") from error
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MsgpackCodec(Described):
     """MessagePack bytes: what JSON holds, plus bytes, infinities and keys that are not strings.
 
@@ -94,7 +95,7 @@ class MsgpackCodec(Described):
             raise PayloadError(f"stored payload is not valid MessagePack: {error}") from error
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class PickleCodec(Described):
     """Python pickles: almost any object, and unsafe unless every writer is trusted.
 
@@ -132,7 +133,7 @@ class PickleCodec(Described):
             raise PayloadError(f"stored payload can not be unpickled: {error!r}") from error
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BytesCodec(Described):
     """The value is the payload: `bytes` in, the same `bytes` out, nothing else accepted."""
 
@@ -152,7 +153,8 @@ class BytesCodec(Described):
         return bytes(payload)
 
 
-def _json_writer(*, ensure_ascii: bool) -> Callable[[Any], str]:
+def json_writer(*, ensure_ascii: bool) -> Callable[[Any], str]:
+    """A function that writes compact JSON."""
     encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -163,8 +165,8 @@ def _json_writer(*, ensure_ascii: bool) -> Callable[[Any], str]:
     return lambda value: "".join(write(value, 0))
 
 
-_to_text = _json_writer(ensure_ascii=False)
-_to_ascii = _json_writer(ensure_ascii=True)
+_to_text = json_writer(ensure_ascii=False)
+_to_ascii = json_writer(ensure_ascii=True)
 _read = json.JSONDecoder().raw_decode
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, class_name, policy
+from localqueue._dataclass import dataclass, field
+from localqueue.policies._described import Described, class_name
 
 
 class CommitPolicy(Protocol):
@@ -34,7 +34,7 @@ class Participant(Protocol):
     def rollback(self, txid: str) -> object: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAtomicCommit(Described):
     """The final record and the acknowledgement are committed by the local store."""
 
@@ -43,7 +43,7 @@ class LocalAtomicCommit(Described):
     coordinates_effects: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalOutboxCommit(Described):
     """Success also leaves a durable envelope for an `OutboxRelay` to send on.
 
@@ -60,7 +60,7 @@ class TransactionalOutboxCommit(Described):
         return {**Described.as_dict(self), "outbox_store": class_name(self.outbox_store)}
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPhaseCommit(Described):
     """Success is committed together with `participants`: all of them, or none.
 
@@ -96,7 +96,7 @@ class TwoPhaseCommit(Described):
         return described if self.participants else _without(described, "participants")
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SagaCommit(Described):
     """A handler's steps are remembered, and compensated in reverse order when the message finally fails.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from localqueue._dataclass import dataclass
 from localqueue.policies.acknowledgement import EXPLICIT_ACKNOWLEDGEMENT, AcknowledgementPolicy
 from localqueue.policies.backpressure import UNBOUNDED, BackpressureStrategy
 from localqueue.policies.codec import JSON_CODEC, Codec

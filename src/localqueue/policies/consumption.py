@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class ConsumptionPolicy(Protocol):
@@ -22,7 +23,7 @@ class ConsumptionPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumption(Described):
     """Consumers ask for messages; a producer only stores them."""
 
@@ -31,7 +32,7 @@ class PullConsumption(Described):
     producer_invokes_handler: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumption(Described):
     """A put wakes a consumer or calls a handler, so a dispatcher or notification must be set."""
 

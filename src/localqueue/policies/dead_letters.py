@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class DeadLetterPolicy(Protocol):
@@ -22,7 +23,7 @@ class DeadLetterPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterQueue(Described):
     """A failed message is kept, can be inspected with its error, and can be sent again."""
 

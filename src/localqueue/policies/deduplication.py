@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class DeduplicationPolicy(Protocol):
@@ -19,7 +20,7 @@ class DeduplicationPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class DedupeKeySupport(Described):
     """A put may carry a `dedupe_key`; while that key is stored, a second put adds nothing."""
 
@@ -27,7 +28,7 @@ class DedupeKeySupport(Described):
     accepts_dedupe_key: bool = True
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class NoDeduplication(Described):
     """Every put is its own message, and a put with a `dedupe_key` is refused."""
 

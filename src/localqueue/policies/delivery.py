@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, class_name, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described, class_name
 from localqueue.policies.commits import LOCAL_ATOMIC_COMMIT, CommitPolicy
 from localqueue.policies.results import NO_RESULT_POLICY, ResultPolicy
 
@@ -27,7 +28,7 @@ class DeliveryPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AtLeastOnceDelivery(Described):
     """A message is handed out until somebody acknowledges it, so a handler may see it twice."""
 
@@ -37,7 +38,7 @@ class AtLeastOnceDelivery(Described):
     redelivers_expired_leases: bool = True
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AtMostOnceDelivery(Described):
     """A message is removed before it is handed out: it may be lost, never delivered twice."""
 
@@ -47,7 +48,7 @@ class AtMostOnceDelivery(Described):
     redelivers_expired_leases: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivelyOnceDelivery(Described):
     """At-least-once delivery whose duplicates are recognised by a required `dedupe_key`.
 

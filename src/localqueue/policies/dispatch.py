@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import KW_ONLY, dataclass
+from localqueue.policies._described import Described
 
 
 class DispatchPolicy(Protocol):
@@ -27,7 +27,7 @@ class DispatchPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoDispatcher(Described):
     """A put stores the message and calls nobody."""
 
@@ -39,7 +39,7 @@ class NoDispatcher(Described):
         return None
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class CallbackDispatcher(Described):
     """Handlers are called in the producer's thread, in order, after the message is stored.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import KW_ONLY, dataclass
+from localqueue.policies._described import Described
 from localqueue.policies._limits import require_seconds
 
 
@@ -24,7 +24,7 @@ class LeasePolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class FixedLeaseTimeout(Described):
     """An inflight message may be redelivered `timeout` seconds after it was leased or renewed."""
 

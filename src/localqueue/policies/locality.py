@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class LocalityPolicy(Protocol):
@@ -22,7 +23,7 @@ class LocalityPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalQueuePlacement(Described):
     """State lives on this host; using the queue crosses no network."""
 
@@ -31,7 +32,7 @@ class LocalQueuePlacement(Described):
     crosses_network_boundary: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteQueuePlacement(Described):
     """State lives behind a network boundary.
 

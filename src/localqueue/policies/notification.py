@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import KW_ONLY, dataclass, field
+from localqueue.policies._described import Described
 from localqueue.policies._listeners import Listeners, TellsListeners
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class NotificationPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoNotification(Described):
     """A put wakes nobody."""
 
@@ -51,7 +51,7 @@ class NoNotification(Described):
         return None
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class CallbackNotification(Described):
     """Calls one listener, or each of several, in the producer's thread.
 
@@ -98,7 +98,7 @@ class CallbackNotification(Described):
         return self.listeners
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class InProcessNotification(TellsListeners, Described):
     """Sets a `threading.Event` that threads of this process can wait for.
 
@@ -146,7 +146,7 @@ class _AsyncWaiters:
         self.futures: set[asyncio.Future[None]] = set()
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class AsyncNotification(TellsListeners, Described):
     """Wakes coroutines of this process, whichever thread or event loop they run on.
 

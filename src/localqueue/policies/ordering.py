@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class OrderingPolicy(Protocol):
@@ -28,7 +29,7 @@ class OrderingPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FifoReadyOrdering(Described):
     """Messages are leased in the order they became ready; ties keep enqueue order."""
 
@@ -38,7 +39,7 @@ class FifoReadyOrdering(Described):
     priority_before_sequence: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityOrdering(Described):
     """Among ready messages the highest priority is leased first; equal ones keep enqueue order."""
 
@@ -48,7 +49,7 @@ class PriorityOrdering(Described):
     priority_before_sequence: bool = True
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PerKeyFifoOrdering(Described):
     """Messages with one `ordering_key` are leased one at a time, in the order they were put.
 
@@ -63,7 +64,7 @@ class PerKeyFifoOrdering(Described):
     orders_by_key: bool = True
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffortOrdering(Described):
     """No order is promised."""
 

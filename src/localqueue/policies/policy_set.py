@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any, TypedDict, Unpack
 
+from localqueue._dataclass import dataclass, field_names
 from localqueue.policies.acknowledgement import AcknowledgementPolicy
 from localqueue.policies.backpressure import BackpressureStrategy
 from localqueue.policies.commits import LOCAL_ATOMIC_COMMIT, CommitPolicy
@@ -96,5 +96,5 @@ class QueuePolicySet:
         return cls(delivery_policy=delivery, **policies)
 
     def as_dict(self) -> dict[str, Any]:
-        policies = ((field.name, getattr(self, field.name)) for field in fields(self))
+        policies = ((name, getattr(self, name)) for name in field_names(type(self)))
         return {name: None if policy is None else policy.as_dict() for name, policy in policies}

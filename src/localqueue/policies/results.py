@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
 from typing import Any
 
-from localqueue.policies._described import Described, class_name, policy
+from localqueue._dataclass import KW_ONLY, dataclass
+from localqueue.policies._described import Described, class_name
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class ResultPolicy(Described):
     """Says whether a successful result is stored, and whether a duplicate gets it back."""
 
@@ -16,7 +16,7 @@ class ResultPolicy(Described):
     returns_cached_result: bool
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class NoResultPolicy(ResultPolicy):
     """The ledger remembers that the work succeeded, not what it returned."""
 
@@ -27,7 +27,7 @@ class NoResultPolicy(ResultPolicy):
         return {"type": "none", **Described.as_dict(self)}
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class ReturnStoredResult(ResultPolicy):
     """A duplicate delivery returns the result of the first success.
 

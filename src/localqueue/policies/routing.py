@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
 class RoutingPolicy(Protocol):
@@ -22,7 +23,7 @@ class RoutingPolicy(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PointToPointRouting(Described):
     """Consumers compete: each message is leased to one of them at a time."""
 
@@ -31,7 +32,7 @@ class PointToPointRouting(Described):
     fanout: bool = False
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSubscribeRouting(Described):
     """Each subscriber gets its own durable copy, with its own lease, retries and dead letters."""
 

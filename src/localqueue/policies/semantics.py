@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import dataclass
+from localqueue.policies._described import Described
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSemantics(Described):
     """Describes what a configuration promises; the constructor refuses one that disagrees."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import KW_ONLY
 from typing import Any, Protocol
 
-from localqueue.policies._described import Described, policy
+from localqueue._dataclass import KW_ONLY, dataclass
+from localqueue.policies._described import Described
 
 
 class SubscriptionPolicy(Protocol):
@@ -31,7 +31,7 @@ def subscriber_queue_name(queue_name: str, subscriber: str) -> str:
     return f"{queue_name}.{subscriber}"
 
 
-@policy(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoSubscriptions(Described):
     """No named subscribers and no fan-out."""
 
@@ -44,7 +44,7 @@ class NoSubscriptions(Described):
         return ()
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class StaticFanoutSubscriptions(Described):
     """A fixed set of subscribers; every publish reaches all of them, in the order given."""
 
@@ -72,7 +72,7 @@ class StaticFanoutSubscriptions(Described):
         }
 
 
-@policy()
+@dataclass(frozen=True, slots=True)
 class StoredSubscriptions(Described):
     """Subscribers are kept in the store and can join or leave while the queue runs.
 

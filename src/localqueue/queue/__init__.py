@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from localqueue import guarantees
 from localqueue.events.hooks import Hook, several
+from localqueue.message import T
 from localqueue.policies import (
     NO_SUBSCRIPTIONS,
     POINT_TO_POINT_ROUTING,
@@ -30,32 +30,35 @@ from localqueue.policies import (
     SubscriptionPolicy,
 )
 from localqueue.queue.consumer import Consumer
+from localqueue.queue.core import shared_hooks
 from localqueue.queue.desk import Desk
 from localqueue.queue.operator import Operator
 from localqueue.queue.producer import Producer
-from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, resolve
+from localqueue.queue.results import Results
+from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, check_keep_results, resolve
 from localqueue.queue.tenancy import Tenancy
 from localqueue.queue.transaction import PendingMessage, Transaction
 from localqueue.stores.default import default_store_path
 from localqueue.stores.port import QueueStore
-from localqueue.worker_config import PersistentWorkerConfig
 
 if TYPE_CHECKING:
+    from localqueue.guarantees import Guarantee
     from localqueue.spec import QueueSpec
+    from localqueue.worker_config import LeaseWorkerOptions, PersistentWorkerConfig
 
-T = TypeVar("T")
 
 __all__ = ["PendingMessage", "PersistentQueue", "Transaction", "default_store_path"]
 
 
-class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
+class PersistentQueue(Producer[T], Consumer[T], Operator[T], Results[T]):
     """A durable queue: `PersistentQueue("jobs")` keeps its messages in one SQLite file under the user's data directory.
 
     Safe to use from many threads and to open from many processes. Each policy argument names one queue concept; a
     combination that would promise what can not be kept is refused here. `max_attempts` dead-letters a message that was
     delivered that often without being acked. `durability` is `"process"` (survives kill -9) or `"power"` (also power
-    loss). `hooks` are called with an `Event` after each thing this object does. Close it, or use it in a `with` block;
-    a store that was passed in stays open.
+    loss). `hooks` are called with an `Event` after each thing this object does. With `keep_results`, what became of the
+    messages that this object and its workers settle is kept for so many seconds, for `status` and `result`. Close it,
+    or use it in a `with` block; a store that was passed in stays open.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
         codec: Codec | None = None,
         durability: str | None = None,
         hooks: Hook | Iterable[Hook] | None = None,
+        keep_results: float | None = None,
     ) -> None:
         if name is None and spec is None:
             raise ValueError("pass either name= or spec=")
@@ -123,7 +127,9 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
             codec=codec,
         )
         configuration = setup.configuration
-        super().__init__(Desk(configuration, Tenancy(configuration.name, store, store_path, durability)))
+        tenancy = Tenancy(configuration.name, store, store_path, durability)
+        self.keep_results = check_keep_results(keep_results, configuration)
+        super().__init__(Desk(configuration, tenancy, self.keep_results))
         self._spec = spec
         self.semantics = setup.semantics
         self.retry_defaults = setup.retry_defaults
@@ -146,6 +152,10 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
         self.codec = configuration.codec
         for hook in several(hooks):
             self.add_hook(hook)
+        if shared_hooks:
+            from localqueue.queue.everywhere import join
+
+            join(self)
         bind = getattr(configuration.dispatch_policy, "bind", None)
         if bind is not None:
             bind(self)
@@ -155,15 +165,19 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
         """The queue a spec describes."""
         return cls(spec=spec, **options)
 
-    def build_worker_config(self, **overrides: Any) -> PersistentWorkerConfig:
+    def build_worker_config(self, **overrides: Unpack[LeaseWorkerOptions]) -> PersistentWorkerConfig:
         """Worker settings from the queue's spec, or plain ones."""
         if self._spec is not None:
             return self._spec.build_worker_config(**overrides)
+        from localqueue.worker_config import PersistentWorkerConfig
+
         return PersistentWorkerConfig(**overrides)
 
-    def guarantees(self) -> list[guarantees.Guarantee]:
+    def guarantees(self) -> list[Guarantee]:
         """What this combination of policies promises, row by row."""
-        return guarantees.guarantees_of(self.desk.configuration)
+        from localqueue.guarantees import guarantees_of
+
+        return guarantees_of(self.desk.configuration)
 
     def transaction(self) -> Transaction:
         """Settle and put several messages together or not at all."""
@@ -191,6 +205,7 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T]):
             max_attempts=self.max_attempts,
             codec=self.codec,
             hooks=self.hooks,
+            keep_results=self.keep_results,
         )
 
     def __enter__(self) -> Self:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, overload
+from typing import overload
 
-from localqueue.message import QueueMessage
-
-T = TypeVar("T")
+from localqueue.message import QueueMessage, T
 
 
 class StoredBatch(Sequence[QueueMessage[T]]):

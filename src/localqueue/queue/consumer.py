@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from queue import Empty
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from localqueue.events.event import ACKED, RENEWED
-from localqueue.message import QueueMessage
+from localqueue._dataclass import replace
+from localqueue.events.event import RENEWED
+from localqueue.message import QueueMessage, T
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.core import QueueCore
 from localqueue.queue.desk import fenced
-from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout
+from localqueue.queue.drafts import (
+    check_count,
+    check_delay,
+    check_key,
+    check_limit,
+    check_timeout,
+    one_result_each,
+)
 from localqueue.queue.wait import WorkWait
-from localqueue.stores.port import INFLIGHT, Action, Changes, Lease, LeaseRequest, Settle
+from localqueue.stores.port import Action, Changes, LeaseRequest, Payload
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
-
-T = TypeVar("T")
-
-_MOST = 2**31 - 1  # messages of one batch, where as many as there are is meant
 
 
 class Consumer(QueueCore[T]):
@@ -60,9 +63,7 @@ class Consumer(QueueCore[T]):
         self, n: int, block: bool = True, timeout: float | None = None, *, leased_by: str | None = None
     ) -> list[QueueMessage[T]]:
         """Lease up to `n` messages in one transaction, waiting only for the first."""
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ValueError(f"the number of messages must be a positive integer, not {n!r}")
-        return self._get(check_limit(n) or _MOST, block, timeout, leased_by)
+        return self._get(check_count(n), block, timeout, leased_by)
 
     def _get(self, n: int, block: bool, timeout: float | None, leased_by: str | None) -> list[QueueMessage[T]]:
         check_timeout(timeout)
@@ -94,31 +95,41 @@ class Consumer(QueueCore[T]):
             if messages or not stored:
                 return messages
 
-    def ack(self, message: QueueMessage[Any] | str) -> bool:
+    def ack(self, message: QueueMessage[Any] | str, *, result: Any = None) -> bool:
         """Remove a message for good. False when its lease was lost (or it is gone): then nothing changed.
 
-        Given a message that is not leased, or a bare id, this is an operator's override: it acts whoever holds the
-        lease. The same is true of `release`, `dead_letter` and `cancel`.
+        With `keep_results` its `result` is kept, in the same transaction. Given a message that is not leased, or a bare
+        id, this is an operator's override: it acts whoever holds the lease. The same is true of `release`,
+        `dead_letter` and `cancel`.
         """
         desk = self.desk
-        plain = desk.emitter.hooks is None and not desk.unfinished.messages
-        if plain and isinstance(message, QueueMessage) and message.state == INFLIGHT:
-            return desk.store.ack_one(self.name, message.id, message.attempts)
+        if desk.acks_at_once(message, result):
+            acked = desk.store.ack_one(self.name, message.id, message.attempts)
+            if desk.unfinished.messages:
+                desk.unfinished.forget(message)
+            return acked
+        if result is not None or desk.endings.keep is not None:
+            return self._settle(message, "ack", result=desk.endings.given(result))
         return self._settle(message, "ack")
 
-    def ack_many(self, messages: Iterable[QueueMessage[Any] | str]) -> list[bool]:
-        """Ack several messages in one transaction; False for each whose lease was lost."""
-        batch = list(messages)
+    def ack_many(self, messages: Iterable[QueueMessage[Any] | str], results: Iterable[Any] | None = None) -> list[bool]:
+        """Ack several messages in one transaction; False for each whose lease was lost.
+
+        `results` has one for each, which is kept with `keep_results`.
+        """
+        batch, desk = list(messages), self.desk
+        kept = one_result_each(results, len(batch))
         if not batch:
             return []
-        name, settles = self.name, []
-        for message in batch:
-            message_id, token = fenced(message)
-            settles.append(Settle(name, message_id, "ack", token))
-        settled = self.desk.commit(Changes(settle=settles, strict=False), batch).settled
-        if self.desk.unfinished.messages:
-            for message in batch:
-                self.desk.unfinished.forget(message)
+        settles = desk.acks(batch)
+        if results is not None or desk.endings.keep is not None:
+            payloads = [desk.endings.given(result) for result in kept]
+            records = [desk.endings.of(*one) for one in zip(settles, batch, payloads, strict=True)]
+            settled = desk.conclude(settles, records, batch)
+        else:
+            settled = desk.commit(Changes(settle=settles, strict=False), batch).settled
+        if desk.unfinished.messages:
+            desk.unfinished.forget(*batch)
         return settled
 
     def release(self, message: QueueMessage[Any] | str, *, delay: float = 0.0, error: object = None) -> bool:
@@ -134,18 +145,28 @@ class Consumer(QueueCore[T]):
         return self._settle(message, "dead-letter", error=error)
 
     def cancel(self, message: QueueMessage[Any] | str) -> bool:
-        """Take a message out of delivery because it is not wanted any more; what comes after it keeps waiting."""
+        """Take a message out of delivery because it is not wanted any more; what comes after it keeps waiting.
+
+        If it is running, its lease is lost, and its worker is told: see `current_job().cancelled`.
+        """
         return self._settle(message, "cancel")
 
     def _settle(
-        self, message: QueueMessage[Any] | str, action: Action, *, delay: float = 0.0, error: object = None
+        self,
+        message: QueueMessage[Any] | str,
+        action: Action,
+        *,
+        delay: float = 0.0,
+        error: object = None,
+        result: Payload | None = None,
     ) -> bool:
         desk = self.desk
-        message_id, token = fenced(message)
-        if action == "ack" and token is not None:
-            settled = desk.emitter.observed(lambda: desk.store.ack_one(self.name, message_id, token))
-            if settled:
-                desk.emitter.emit(ACKED, message)
+        token = fenced(message)[1]
+        if desk.endings.keep is not None or action == "cancel":
+            settle = desk.settlement(message, action, delay=delay, error=error)
+            settled = desk.conclude([settle], [desk.endings.of(settle, message, result)], (message,))[0]
+        elif action == "ack" and token is not None and isinstance(message, QueueMessage):
+            settled = desk.ack(message, token)
         else:
             settle = desk.settlement(message, action, delay=delay, error=error)
             settled = desk.commit(Changes(settle=(settle,), strict=False), (message,)).settled[0]
@@ -155,14 +176,8 @@ class Consumer(QueueCore[T]):
 
     def renew(self, message: QueueMessage[T], *, timeout: float | None = None) -> QueueMessage[T] | None:
         """Extend the lease from now by the queue's lease timeout (or `timeout`); None when the lease was lost."""
-        if not isinstance(message, QueueMessage):
-            raise TypeError(f"renew takes the leased message, as get_message() returned it, not {message!r}")
-        if timeout is not None:
-            if not timeout > 0:
-                raise ValueError(f"the lease timeout must be greater than zero, not {timeout!r}")
-            check_seconds("the lease timeout", timeout)
-        lease = Lease(self.name, message.id, message.attempts)
-        until = self.store.renew([lease], timeout=self.desk.lease_seconds if timeout is None else timeout)[0]
+        lease, seconds = self.desk.renewal(message, timeout)
+        (until,) = self.store.renew([lease], timeout=seconds)
         if until is None:
             return None
         renewed = replace(message, leased_until=until)
@@ -171,10 +186,7 @@ class Consumer(QueueCore[T]):
 
     def task_done(self) -> bool:
         """Ack the oldest unfinished `get()` of this object."""
-        message = self.desk.unfinished.oldest()
-        if message is None:
-            raise ValueError("task_done() called too many times")
-        return self.ack(message)
+        return self.ack(self.desk.unfinished.oldest())
 
     def join(self) -> None:
         """Wait until every message this object handed out by `get()` is settled."""

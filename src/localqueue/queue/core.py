@@ -1,15 +1,18 @@
-"""What the three faces of a queue share: its name, its store, its hooks, and the desk that does their work."""
+"""What the four faces of a queue share: its name, its store, its hooks, and the desk that does their work."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+import weakref
+from typing import Any, Generic
 
 from localqueue.events.hooks import Hook
-from localqueue.message import QueueMessage
+from localqueue.message import QueueMessage, T
 from localqueue.queue.desk import Desk
 from localqueue.stores.port import QueueStore
 
-T = TypeVar("T")
+#: The queue objects of the process, and the hooks that every one of them has: see `everywhere`.
+living: set[weakref.ref[QueueCore[Any]]] = set()
+shared_hooks: list[Hook] = []
 
 
 class QueueCore(Generic[T]):
@@ -18,6 +21,7 @@ class QueueCore(Generic[T]):
     def __init__(self, desk: Desk) -> None:
         self.name = desk.name
         self.desk = desk
+        living.add(weakref.ref(self, living.discard))
 
     @property
     def store(self) -> QueueStore:
@@ -38,16 +42,16 @@ class QueueCore(Generic[T]):
         """Call `hook` with an `Event` after each thing that this queue object does from now on.
 
         It may be `async def`. One that fails is logged and changes nothing. A hook with a method `attach` is told the
-        queue it was added to.
+        queue it was added to; one with a method `around` is asked for a context manager around each operation.
         """
-        self.desk.emitter.add_hook(hook)
+        self.desk.add_hook(hook)
         attach = getattr(hook, "attach", None)
         if attach is not None:
             attach(self)
 
     def remove_hook(self, hook: Hook) -> None:
         """Stop calling a hook; one that was not added is no error."""
-        self.desk.emitter.remove_hook(hook)
+        self.desk.remove_hook(hook)
         detach = getattr(hook, "detach", None)
         if detach is not None:
             detach(self)

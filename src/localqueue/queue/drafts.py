@@ -13,6 +13,7 @@ from localqueue.policies import Configuration
 from localqueue.policies._limits import LONGEST
 
 _LARGEST_PRIORITY = 2**31 - 1
+_MOST_MESSAGES = 2**31 - 1  # of one batch, where as many as there are is meant
 _NO_LIMIT = 2**31  # more than anybody can hold in a list
 
 
@@ -104,6 +105,13 @@ def check_limit(limit: int | None) -> int | None:
     return limit if limit < _NO_LIMIT else None
 
 
+def check_count(n: int) -> int:
+    """How many messages to lease at most."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of messages must be a positive integer, not {n!r}")
+    return check_limit(n) or _MOST_MESSAGES
+
+
 def _check_priority(configuration: Configuration, priority: int) -> None:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError("priority must be an integer")
@@ -187,6 +195,13 @@ def has_no_options(
         and run_id is None
         and ttl is None
     )
+
+
+def one_result_each(results: Iterable[Any] | None, count: int) -> tuple[Any, ...]:
+    kept = (None,) * count if results is None else tuple(results)
+    if len(kept) != count:
+        raise ValueError(f"results has {len(kept)} values for {count} messages; give one for each")
+    return kept
 
 
 def one_key_each(dedupe_keys: Iterable[str] | None, count: int) -> tuple[str | None, ...]:

@@ -22,22 +22,28 @@ R = TypeVar("R")
 
 
 class Emitter:
-    """Tells a queue's hooks. `hooks` is None while there are none."""
+    """Tells a queue's hooks. `hooks` is None while there are none; `probes` are those of them that stand around."""
 
     def __init__(self, queue: str, tenancy: Tenancy) -> None:
         self.hooks: Hooks | None = None
+        self.probes: tuple[Any, ...] = ()
+        self.adds_headers = False
         self._queue = queue
         self._tenancy = tenancy
         self._hooking = threading.Lock()
 
     def add_hook(self, hook: Hook) -> None:
         with self._hooking:
-            self.hooks = Hooks((*(self.hooks or ()), *several(hook)))
+            self._have((*(self.hooks or ()), *several(hook)))
 
     def remove_hook(self, hook: Hook) -> None:
         with self._hooking:
-            left = [one for one in self.hooks or () if one != hook]
-            self.hooks = Hooks(left) if left else None
+            self._have([one for one in self.hooks or () if one != hook])
+
+    def _have(self, hooks: Sequence[Hook]) -> None:
+        self.hooks = Hooks(hooks) if hooks else None
+        self.probes = tuple(hook for hook in hooks if hasattr(hook, "around"))
+        self.adds_headers = any(getattr(probe, "adds_headers", False) for probe in self.probes)
 
     def emit(
         self, kind: str, message: QueueMessage[Any] | str | None = None, *, error: object = None, **data: Any

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 from localqueue.events.journal import JournalEvent
-from localqueue.message import QueueMessage, QueueStats, RunStats
+from localqueue.jobs import cancellation
+from localqueue.message import QueueMessage, QueueStats, RunStats, T
 from localqueue.policies import subscriber_queue_name
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_delay, check_key, check_limit, check_seconds, check_timeout, id_of
 from localqueue.queue.setup import check_name
-from localqueue.stores.port import DEAD, EXPIRED, STATES
-
-T = TypeVar("T")
+from localqueue.stores.port import DEAD, EXPIRED, STATES, Changes
 
 
 class Operator(QueueCore[T]):
@@ -127,7 +126,10 @@ class Operator(QueueCore[T]):
     def cancel_run(self, run_id: str) -> int:
         """Cancel every live message of a run; leases of inflight ones are lost. The run takes no more messages."""
         check_key("run_id", run_id)
-        return self.desk.emitter.observed(lambda: self.store.cancel_run(run_id))
+        count = self.desk.emitter.observed(lambda: self.store.cancel_run(run_id))
+        if count:
+            self.store.commit(Changes(records=(cancellation.told(None),)))
+        return count
 
     def wait_run(self, run_id: str, timeout: float | None = None) -> RunStats | None:
         """Wait until nothing of the run can move by itself; the counts then, or at the timeout."""

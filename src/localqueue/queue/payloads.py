@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from localqueue.errors import PayloadError
 from localqueue.interrupts import is_interrupt
 from localqueue.message import QueueMessage, UndecodablePayload
 from localqueue.policies import Codec
-from localqueue.policies.codec import JSON_CODEC
+from localqueue.policies.codec import JSON_CODEC, BytesCodec, JsonCodec, MsgpackCodec
+from localqueue.queue.batch import StoredBatch
 from localqueue.stores.kept_error import shown
-from localqueue.stores.port import DELAYED, READY, Enqueued, NewMessage, StoredMessage
+from localqueue.stores.port import DELAYED, READY, Enqueued, NewMessage, Payload, StoredMessage
+
+_PROMPT = (JsonCodec, MsgpackCodec, BytesCodec)
 
 
 class Payloads:
@@ -20,27 +24,36 @@ class Payloads:
     def __init__(self, queue: str, codec: Codec) -> None:
         self.encode = codec.encode
         self.codec_name = None if codec is JSON_CODEC else codec.name
+        #: Whether it does nothing but compute, as far as anybody knows.
+        self.is_prompt = type(codec) in _PROMPT
         self._queue = queue
         self._codec = codec
 
     def decode(self, stored: StoredMessage) -> Any:
         """The value, or `PayloadError` when this queue can not read it."""
+        return self._decoded(stored.codec, stored.payload, "message", stored.id)
+
+    def decode_result(self, message_id: str, codec: str | None, payload: Payload) -> Any:
+        """What the handler of a message returned, or `PayloadError` when this queue can not read it."""
+        return self._decoded(codec, payload, "the result of message", message_id)
+
+    def _decoded(self, codec: str | None, payload: Payload, what: str, message_id: str) -> Any:
         try:
-            if stored.codec == self.codec_name:
-                return self._codec.decode(stored.payload)
-            if stored.codec is None:
-                return JSON_CODEC.decode(stored.payload)
+            if codec == self.codec_name:
+                return self._codec.decode(payload)
+            if codec is None:
+                return JSON_CODEC.decode(payload)
         except PayloadError:
             raise
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            raise PayloadError(
-                f"codec {self._codec.name!r} could not read message {stored.id}: {shown(error)}"
-            ) from error
+            problem = f"codec {self._codec.name!r} could not read {what} {message_id}: {shown(error)}"
+            raise PayloadError(problem) from error
+        then = " and requeue the message" if what == "message" else ""
         raise PayloadError(
-            f"message {stored.id} was written with codec {stored.codec!r} and queue {self._queue!r} reads "
-            f"{self._codec.name!r}; open the queue with that codec= and requeue the message"
+            f"{what} {message_id} was written with codec {codec!r} and queue {self._queue!r} reads "
+            f"{self._codec.name!r}; open the queue with that codec={then}"
         )
 
     def show(self, stored: StoredMessage) -> QueueMessage[Any]:
@@ -48,11 +61,19 @@ class Payloads:
         try:
             return message_of(stored, self.decode(stored))
         except PayloadError as error:
-            raw = (
-                stored.payload if isinstance(stored.payload, bytes) else stored.payload.encode("utf-8", "surrogatepass")
-            )
-            value = UndecodablePayload(raw=raw, codec=stored.codec or "json", reason=str(error))
-            return message_of(stored._replace(headers=None), value)
+            return message_of(stored._replace(headers=None), _unread(stored.codec, stored.payload, error))
+
+    def show_result(self, message_id: str, codec: str | None, payload: Payload) -> Any:
+        """A result for inspection; one that can not be read shows its raw bytes."""
+        try:
+            return self.decode_result(message_id, codec, payload)
+        except PayloadError as error:
+            return _unread(codec, payload, error)
+
+
+def _unread(codec: str | None, payload: Payload, error: PayloadError) -> UndecodablePayload:
+    raw = payload if isinstance(payload, bytes) else payload.encode("utf-8", "surrogatepass")
+    return UndecodablePayload(raw=raw, codec=codec or "json", reason=str(error))
 
 
 def message_of(stored: StoredMessage, value: Any) -> QueueMessage[Any]:
@@ -92,6 +113,24 @@ def _headers_of(text: str, message_id: str) -> dict[str, str]:
     if not isinstance(headers, dict):
         raise PayloadError(f"the headers of message {message_id} are no JSON object but {type(headers).__name__}")
     return headers
+
+
+def plain_message(message_id: str, queue: str, at: float, value: Any) -> QueueMessage[Any]:
+    """A message without options that was just stored."""
+    return QueueMessage.of(
+        id=message_id,
+        value=value,
+        queue=queue,
+        created_at=at,
+        available_at=at,
+        attempt_history=[],
+        headers={},
+    )
+
+
+def plain_batch(ids: Sequence[str], queue: str, at: float, values: Sequence[Any]) -> StoredBatch[Any]:
+    """Several of them."""
+    return StoredBatch(len(values), lambda n: QueueMessage(ids[n], values[n], queue, created_at=at, available_at=at))
 
 
 def new_message(draft: NewMessage, enqueued: Enqueued, queue: str, value: Any) -> QueueMessage[Any]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from localqueue.message import QueueMessage
-from localqueue.queue.batch import StoredBatch
+from localqueue.message import QueueMessage, T
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import has_no_options, one_key_each
+from localqueue.queue.payloads import plain_batch, plain_message
 from localqueue.queue.users_transaction import joining_store
 from localqueue.stores.port import NewMessage
 
 if TYPE_CHECKING:
     import sqlite3
-
-T = TypeVar("T")
 
 
 class Producer(QueueCore[T]):
@@ -52,18 +50,9 @@ class Producer(QueueCore[T]):
         plain = has_no_options(timeout, delay, priority, ttl, headers, ordering_key, run_id, after)
         if plain and desk.is_plain and dedupe_key is None and connection is None:
             payloads = desk.payloads
-            message_id, at = desk.store.put_one(self.name, payloads.encode(item), payloads.codec_name)
-            if desk.emitter.hooks is not None:
-                desk.emitter.tell_put(self.name, message_id, "stored", at)
-            message: QueueMessage[T] = QueueMessage.of(
-                id=message_id,
-                value=item,
-                queue=self.name,
-                created_at=at,
-                available_at=at,
-                attempt_history=[],
-                headers={},
-            )
+            put_one = desk.store.put_one if desk.emitter.hooks is None else desk.put_one
+            message_id, at = put_one(self.name, payloads.encode(item), payloads.codec_name)
+            message = plain_message(message_id, self.name, at, item)
             if not desk.is_quiet:
                 desk.announce(message, "stored")
             return message
@@ -115,20 +104,10 @@ class Producer(QueueCore[T]):
         if plain and desk.is_plain and desk.is_quiet and dedupe_keys is None and connection is None:
             encode = desk.payloads.encode
             payloads = [encode(value) for value in values]
-            ids, at = desk.store.put_batch(self.name, payloads, desk.payloads.codec_name)
-            if desk.emitter.hooks is not None:
-                for message_id in ids:
-                    desk.emitter.tell_put(self.name, message_id, "stored", at)
-            return StoredBatch(
-                len(values),
-                lambda n: QueueMessage(ids[n], values[n], self.name, created_at=at, available_at=at),
-            )
-        limit = desk.limit
-        if limit is not None and limit.overflow == "reject" and len(values) > limit.maxsize:
-            raise ValueError(
-                f"a batch of {len(values)} can never fit queue {self.name!r}, which admits {limit.maxsize} ready "
-                "messages; put smaller batches"
-            )
+            put_batch = desk.store.put_batch if desk.emitter.hooks is None else desk.put_batch
+            ids, at = put_batch(self.name, payloads, desk.payloads.codec_name)
+            return plain_batch(ids, self.name, at, values)
+        desk.admission.check_fits(len(values))
         drafts = desk.drafts(
             values,
             keys,

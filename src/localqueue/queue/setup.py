@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from localqueue import guarantees
+from localqueue._dataclass import field_names
+from localqueue._named_tuple import NamedTuple
+from localqueue.errors import IncompatiblePolicies
+from localqueue.guarantees.refusals import check as check_combination
 from localqueue.policies import (
     BackpressureStrategy,
     BoundedBackpressure,
@@ -16,9 +18,11 @@ from localqueue.policies import (
     LeasePolicy,
     QueuePolicySet,
     QueueSemantics,
+    check_semantics,
+    derive_semantics,
 )
 from localqueue.policies.codec import JSON_CODEC
-from localqueue.retry_defaults import validate_retry_defaults
+from localqueue.queue.drafts import check_seconds
 from localqueue.stores.port import Limit
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ DEFAULT_LEASE_TIMEOUT = 30.0
 _LONGEST_NAME = 512
 _MOST_ATTEMPTS = 2**31 - 1
 _UNREACHED = 2**53  # messages: a limit that no queue comes to
-_POLICIES = tuple(field.name for field in fields(QueuePolicySet))
+_POLICIES = field_names(QueuePolicySet)
 
 
 class Setup(NamedTuple):
@@ -67,12 +71,12 @@ def resolve(
         max_attempts=_check_max_attempts(max_attempts),
         **{key: policy for key, policy in chosen.items() if policy is not None},
     )
-    retry = validate_retry_defaults({} if retry_defaults is None else retry_defaults)
+    retry = {} if retry_defaults is None else _check_retry_defaults(retry_defaults)
     if semantics is None:
-        semantics = guarantees.derive_semantics(configuration)
+        semantics = derive_semantics(configuration)
     else:
-        guarantees.check_semantics(semantics, configuration)
-    guarantees.check(configuration)
+        check_semantics(semantics, configuration)
+    check_combination(configuration)
     return Setup(configuration, semantics, retry)
 
 
@@ -124,6 +128,12 @@ def _lease_policy(chosen: LeasePolicy | None, lease_timeout: float) -> LeasePoli
     return FixedLeaseTimeout(lease_timeout)
 
 
+def _check_retry_defaults(retry_defaults: Mapping[str, Any]) -> dict[str, Any]:
+    from localqueue.retry_defaults import validate_retry_defaults
+
+    return validate_retry_defaults(retry_defaults)
+
+
 def _check_codec(codec: Codec | None) -> Codec:
     if codec is None:
         return JSON_CODEC
@@ -142,6 +152,19 @@ def _check_max_attempts(max_attempts: int | None) -> int | None:
     if max_attempts > _MOST_ATTEMPTS:
         raise ValueError(f"max_attempts can be {_MOST_ATTEMPTS} at most, not {max_attempts}; leave it out for no limit")
     return max_attempts
+
+
+def check_keep_results(seconds: float | None, configuration: Configuration) -> float | None:
+    if seconds is None:
+        return None
+    if not check_seconds("keep_results", seconds) > 0:
+        raise ValueError(f"keep_results must be greater than zero, not {seconds!r}; leave it out to keep none")
+    if configuration.delivery_policy.ack_timing == "before-delivery":
+        raise IncompatiblePolicies(
+            f"queue {configuration.name!r} delivers at most once: a message is gone when it is delivered, so nobody "
+            "could tell one that runs from one that was lost; leave out keep_results="
+        )
+    return float(seconds)
 
 
 def limit_of(backpressure: BackpressureStrategy) -> Limit | None:

@@ -7,7 +7,7 @@ import threading
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.stores import default
-from localqueue.stores.address import require_path
+from localqueue.stores.path import require_path
 from localqueue.stores.port import QueueStore
 
 
@@ -64,16 +64,15 @@ class Tenancy:
             return self._empty
 
     def _is_there(self) -> bool:
-        shared = default.shared() if self._path is None else None
-        if shared is not None:
-            return shared.is_there()
-        return os.path.lexists(default.default_store_path() if self._path is None else self._path)
+        return default.is_there() if self._path is None else os.path.lexists(self._path)
 
     def _open_default(self) -> QueueStore:
         """The file at `path`, else the store of this process, else the user's file."""
+        if self._path is None:
+            default.move_in(self)
         shared = default.shared() if self._path is None else None
         if shared is not None:
-            if self._durability is not None:
+            if self._durability is not None and not shared.is_lent:
                 raise ValueError(
                     f"queue {self._queue!r} lives in the store that is configured for this process, which has its own "
                     "durability; pass durability= to configure(), or a store= or store_path= to the queue"
@@ -90,6 +89,11 @@ class Tenancy:
         """Close the store, unless it was given or is that of the process: then it belongs to whoever opened it."""
         with self._opening:
             self._closed = True
+        self.move_out()
+
+    def move_out(self) -> None:
+        """Let go of the store; unless the queue is closed, its next use opens that of the process then."""
+        with self._opening:
             store, self.current = self.current, None
             shared, self._shared = self._shared, None
             empty, self._empty = self._empty, None

@@ -9,10 +9,12 @@ from localqueue.errors import IdTaken, QueueError
 from localqueue.message import QueueMessage
 from localqueue.queue.desk import limits_of, raise_all
 from localqueue.queue.drafts import PutOptions, check_delay, check_is_list, id_of
-from localqueue.stores.port import Action, Changes, Edge, NewMessage, Settle
+from localqueue.stores.port import Action, Changes, Edge, NewMessage, RecordWrite, Settle
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
+
+_NO_ID_YET = ("",)
 
 
 class PendingMessage:
@@ -49,6 +51,7 @@ class Transaction:
         self._puts: list[tuple[PersistentQueue[Any], PendingMessage, NewMessage, Any, list[Reference]]] = []
         self._edges: list[tuple[Reference, Reference]] = []
         self._settles: list[tuple[PersistentQueue[Any], Settle, QueueMessage[Any] | str]] = []
+        self._records: list[RecordWrite] = []
         self._done = False
 
     def put(
@@ -60,13 +63,16 @@ class Transaction:
         queue.desk.check_stores_itself()
         after = options.pop("after", ())
         check_is_list(after)
-        draft = queue.desk.draft(item, **options)
+        draft = queue.desk.compose(item, ids=_NO_ID_YET, **options)
         pending = PendingMessage()
         self._puts.append((queue, pending, draft, item, list(after)))
         return pending
 
-    def ack(self, message: QueueMessage[Any] | str, *, of: PersistentQueue[Any] | None = None) -> None:
-        self._settle(message, "ack", of)
+    def ack(
+        self, message: QueueMessage[Any] | str, *, of: PersistentQueue[Any] | None = None, result: Any = None
+    ) -> None:
+        """Remove a message for good; with `keep_results` its `result` is kept."""
+        self._settle(message, "ack", of, result=result)
 
     def release(
         self,
@@ -131,6 +137,7 @@ class Transaction:
             enqueue=drafts,
             edges=[Edge(resolve(upstream), resolve(dependent)) for upstream, dependent in self._edges],
             settle=[settle for _, settle, _ in self._settles],
+            records=self._records,
             limits=limits_of(queue.desk for queue, *_ in self._puts),
             strict=True,
         )
@@ -143,10 +150,15 @@ class Transaction:
         of: PersistentQueue[Any] | None,
         delay: float = 0.0,
         error: object = None,
+        result: Any = None,
     ) -> None:
         self._require_open()
         queue = self._same_store(of)
-        self._settles.append((queue, queue.desk.settlement(message, action, delay=delay, error=error), message))
+        settle = queue.desk.settlement(message, action, delay=delay, error=error)
+        kept = queue.desk.endings.given(result) if action == "ack" else None
+        if queue.desk.endings.keep is not None:
+            self._records += queue.desk.endings.of(settle, message, kept)
+        self._settles.append((queue, settle, message))
 
     def _same_store(self, queue: PersistentQueue[Any] | None) -> PersistentQueue[Any]:
         if queue is None:

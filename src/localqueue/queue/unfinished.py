@@ -20,14 +20,18 @@ class Unfinished:
         with self._changed:
             self.messages[message.id] = message
 
-    def oldest(self) -> QueueMessage[Any] | None:
+    def oldest(self) -> QueueMessage[Any]:
+        """The one that `task_done()` acks."""
         with self._changed:
-            return next(iter(self.messages.values()), None)
+            for message in self.messages.values():
+                return message
+        raise ValueError("task_done() called too many times")
 
-    def forget(self, message: QueueMessage[Any] | str) -> None:
-        """It is settled."""
+    def forget(self, *messages: QueueMessage[Any] | str) -> None:
+        """They are settled."""
         with self._changed:
-            self.messages.pop(id_of(message), None)
+            for message in messages:
+                self.messages.pop(id_of(message), None)
             self._changed.notify_all()
 
     def clear(self) -> None:

@@ -21,6 +21,7 @@ _HOMES = {
         "key_from_argument",
         "key_from_attr",
     ),
+    "localqueue.retry.options": ("RetryOptions",),
     "localqueue.retry.plan": (
         "GiveUp",
         "Retry",
@@ -37,6 +38,10 @@ _HOMES = {
         "PersistentRetrying",
         "persistent_async_retry",
         "persistent_retry",
+    ),
+    "localqueue.retry.settings": (
+        "RetrySettings",
+        "retry_settings",
     ),
     "localqueue.retry.stores": (
         "LMDBAttemptStore",

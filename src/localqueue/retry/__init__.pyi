@@ -14,6 +14,9 @@ from localqueue.retry.keys import (
     key_from_argument as key_from_argument,
     key_from_attr as key_from_attr,
 )
+from localqueue.retry.options import (
+    RetryOptions as RetryOptions,
+)
 from localqueue.retry.plan import (
     GiveUp as GiveUp,
     Retry as Retry,
@@ -30,6 +33,10 @@ from localqueue.retry.retryers import (
     PersistentRetrying as PersistentRetrying,
     persistent_async_retry as persistent_async_retry,
     persistent_retry as persistent_retry,
+)
+from localqueue.retry.settings import (
+    RetrySettings as RetrySettings,
+    retry_settings as retry_settings,
 )
 from localqueue.retry.stores import (
     LMDBAttemptStore as LMDBAttemptStore,

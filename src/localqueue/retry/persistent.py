@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy as copying
 import inspect
-import os
 import threading
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import tenacity
 from tenacity import BaseRetrying, DoAttempt, DoSleep, RetryAction
@@ -18,51 +17,46 @@ from localqueue.retry import default_store, plan
 from localqueue.retry.call_state import PersistentCallState
 from localqueue.retry.decision import Ask, Blocking, Decision, used_up, worth_retrying
 from localqueue.retry.default_store import GivenStore, MadeStore, Source
-from localqueue.retry.keys import KeyFunction
-from localqueue.retry.record import AttemptStore, RetryRecord
+from localqueue.retry.options import PersistentRetryOptions, refuse_unknown
+from localqueue.retry.record import RetryRecord
+from localqueue.retry.settings import Wait, override, settings_of
 from localqueue.stores.keyvalue.store import now_of
 
 # What stands in the way of an override: two spellings of one decision.
-_RIVALS = {"store": "store_path", "store_path": "store", "max_tries": "stop", "key": "key_fn", "key_fn": "key"}
+_RIVALS = {"store": "store_path", "store_path": "store", "key": "key_fn", "key_fn": "key"}
+_OWN = frozenset(PersistentRetryOptions.__annotations__) - frozenset({"name", "enabled"})
 
 
 class Persistent(BaseRetrying):
     """A retryer without its loop. A call takes a copy and keeps its state to itself."""
 
-    def __init__(
-        self,
-        *,
-        store: AttemptStore | None = None,
-        store_path: str | os.PathLike[str] | None = None,
-        key: str | None = None,
-        key_fn: KeyFunction | None = None,
-        clear_on_success: bool = True,
-        max_tries: int | None = None,
-        **tenacity_kwargs: Any,
-    ) -> None:
+    def __init__(self, **options: Unpack[PersistentRetryOptions]) -> None:
+        refuse_unknown(type(self), options, _OWN | _tenacity_settings())
+        store, store_path = options.get("store"), options.get("store_path")
         if store is not None and store_path is not None:
             raise ValueError("pass either store= or store_path=, not both")
-        unexpected = sorted(tenacity_kwargs.keys() - _tenacity_settings())
-        if unexpected:
-            raise TypeError(f"unexpected Tenacity arguments: {', '.join(unexpected)}")
-        chosen = plan.strategies({**tenacity_kwargs, "max_tries": max_tries})
-        super().__init__(**{"reraise": True, **tenacity_kwargs, **chosen._asdict()})
-        self.clear_on_success = clear_on_success
-        self._key = key
-        self._key_fn = key_fn
+        passed_on = {name: value for name, value in options.items() if name in _tenacity_settings()}
+        chosen = plan.strategies(settings_of(options))
+        super().__init__(**{"reraise": True, **passed_on, **chosen._asdict()})
+        self.clear_on_success = options.get("clear_on_success", True)
+        self._key = options.get("key")
+        self._key_fn = options.get("key_fn")
         self._source: Source | None = None
         if store is not None:
             self._source = GivenStore(store)
         elif store_path is not None:
             self._source = default_store.store_at(store_path)
 
-    def copy(self, **changes: Any) -> Self:  # type: ignore[override]
+    def copy(self, **changes: Unpack[PersistentRetryOptions]) -> Self:  # type: ignore[override]
         """The same retryer with other settings where they are given; it shares the attempt store."""
         settings = {name: getattr(self, _attribute(name)) for name in _tenacity_settings()}
+        if isinstance(self.wait, Wait):
+            del settings["wait"]
+            settings |= self.wait.options()
         settings |= {"key": self._key, "key_fn": self._key_fn, "clear_on_success": self.clear_on_success}
         for name in changes:
             settings.pop(_RIVALS.get(name, ""), None)
-        made = type(self)(**{**settings, **changes})
+        made = type(self)(**override(settings, changes))
         if changes.get("store") is None and changes.get("store_path") is None:
             made._source = self._source
         return made

@@ -5,21 +5,21 @@ Importing this module does not import Tenacity.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from localqueue._dataclass import dataclass
 from localqueue.interrupts import is_interrupt
 from localqueue.retry.decision import Decision, drive, drive_async, used_up, worth_retrying
+from localqueue.retry.settings import RetrySettings, Wait, settings_of
 from localqueue.stores.kept_error import attribute_of
 
 if TYPE_CHECKING:
     from localqueue.retry.call_state import CallState
 
 NOT_FOUND = 127  # the exit code of a shell that knows no such command
-
-_UNSET = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,63 +53,83 @@ def is_permanent(error: BaseException) -> bool:
 def any_failure(state: CallState) -> bool:
     """What workers retry unless they are told otherwise: whatever a handler raises, but not its `SystemExit`."""
     error = None if state.outcome is None else state.outcome.exception()
-    return error is not None and not isinstance(error, SystemExit) and not is_interrupt(error)
+    return error is not None and _is_any_failure(error)
 
 
 def next_step(
-    retry_kwargs: Mapping[str, Any], *, attempt: int, started_at: float, now: float, error: BaseException
+    settings: RetrySettings | Mapping[str, Any],
+    *,
+    attempt: int,
+    started_at: float,
+    now: float,
+    error: BaseException,
 ) -> Retry | GiveUp:
-    """Decide about a failed attempt by the `retry`, `stop` or `max_tries`, and `wait` of `retry_kwargs`.
+    """Decide about a failed attempt by settings, or the options that make them; other options are not looked at.
 
     `attempt` counts from 1 and `started_at` is the wall-clock time of the first attempt. Permanent errors and those
-    that the retry predicate refuses are given up at once; without `stop` and `max_tries` the rest is retried for ever.
+    that `retry` refuses are given up at once; without `stop` and `max_tries` the rest is retried for ever.
     """
-    return drive(_judge(retry_kwargs, attempt, started_at, now, error))
+    return drive(_judge(settings, attempt, started_at, now, error))
 
 
 async def next_step_async(
-    retry_kwargs: Mapping[str, Any], *, attempt: int, started_at: float, now: float, error: BaseException
+    settings: RetrySettings | Mapping[str, Any],
+    *,
+    attempt: int,
+    started_at: float,
+    now: float,
+    error: BaseException,
 ) -> Retry | GiveUp:
     """`next_step` for strategies that may be coroutine functions."""
-    return await drive_async(_judge(retry_kwargs, attempt, started_at, now, error))
+    return await drive_async(_judge(settings, attempt, started_at, now, error))
 
 
-def strategies(retry_kwargs: Mapping[str, Any]) -> Strategies:
-    """The strategies that retry settings name, with the defaults for those they leave out."""
-    from tenacity import retry_if_exception_type, stop_after_attempt, stop_never, wait_exponential, wait_none
+def strategies(settings: RetrySettings) -> Strategies:
+    """The same settings in Tenacity's terms."""
+    from tenacity import retry_if_exception_type, stop_after_attempt, stop_never
 
-    max_tries, stop = retry_kwargs.get("max_tries"), retry_kwargs.get("stop")
-    if max_tries is not None:
-        if stop is not None:
-            raise ValueError("pass either max_tries= or stop=, not both")
-        if isinstance(max_tries, bool) or not isinstance(max_tries, int) or max_tries <= 0:
-            raise ValueError(f"max_tries must be a positive integer, not {max_tries!r}")
-        stop = stop_after_attempt(max_tries)
-    wait = retry_kwargs.get("wait", _UNSET)
-    if wait is _UNSET:
-        wait = wait_exponential(multiplier=1, min=2, max=10)
-    elif wait is None or wait == 0:
-        wait = wait_none()
-    retry = retry_kwargs.get("retry")
-    return Strategies(
-        retry=retry_if_exception_type() if retry is None else retry,
-        stop=stop_never if stop is None else stop,
-        wait=wait,
-    )
+    retry, stop = settings.retry, settings.stop
+    if settings.max_tries is not None:
+        stop = stop_after_attempt(settings.max_tries)
+    if not callable(retry):
+        retry = retry_if_exception_type() if retry is None else retry_if_exception_type(retry)
+    return Strategies(retry=retry, stop=stop_never if stop is None else stop, wait=settings.wait)
 
 
 def _judge(
-    retry_kwargs: Mapping[str, Any], attempt: int, started_at: float, now: float, error: BaseException
+    given: RetrySettings | Mapping[str, Any], attempt: int, started_at: float, now: float, error: BaseException
 ) -> Decision[Retry | GiveUp]:
     if is_permanent(error):
         return GiveUp(permanent=True)
-    retry, stop, wait = strategies(retry_kwargs)
-    if retry_kwargs.get("retry") is None:
+    settings = given if isinstance(given, RetrySettings) else settings_of(given)
+    if settings.is_plain:
+        return _plain_step(settings, attempt, error)
+    retry, stop, wait = strategies(settings)
+    if settings.retry is None:
         retry = any_failure
     state = _failed(attempt, started_at, now, error)
     if not (yield from worth_retrying(retry, state)) or (yield from used_up(wait, stop, state)):
         return GiveUp(permanent=False)
     return Retry(state.upcoming_sleep)
+
+
+def _plain_step(settings: RetrySettings, attempt: int, error: BaseException) -> Retry | GiveUp:
+    kinds, wait = settings.retry, settings.wait
+    assert not callable(kinds) and isinstance(wait, Wait)
+    covered = _is_any_failure(error) if kinds is None else isinstance(error, kinds)
+    if not (covered or _asks_to_try_again(error)) or (settings.max_tries is not None and attempt >= settings.max_tries):
+        return GiveUp(permanent=False)
+    return Retry(wait.after(attempt))
+
+
+def _is_any_failure(error: BaseException) -> bool:
+    return not isinstance(error, SystemExit) and not is_interrupt(error)
+
+
+def _asks_to_try_again(error: BaseException) -> bool:
+    """Whether it is Tenacity's `TryAgain`, of which there is none as long as nobody has imported Tenacity."""
+    tenacity = sys.modules.get("tenacity")
+    return tenacity is not None and isinstance(error, tenacity.TryAgain)
 
 
 def _failed(attempt: int, started_at: float, now: float, error: BaseException) -> CallState:

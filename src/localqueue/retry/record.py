@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Protocol, Self
+
+from localqueue._dataclass import dataclass
 
 
 @dataclass(slots=True)

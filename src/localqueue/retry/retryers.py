@@ -9,7 +9,7 @@ import functools
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Unpack, cast
 
 import tenacity
 from tenacity import AttemptManager, DoAttempt, DoSleep
@@ -17,9 +17,9 @@ from tenacity import AttemptManager, DoAttempt, DoSleep
 from localqueue.interrupts import is_cut_off
 from localqueue.retry.call_state import PersistentCallState
 from localqueue.retry.decision import drive, drive_async
+from localqueue.retry.options import PersistentRetryOptions
 from localqueue.retry.persistent import Persistent
-
-F = TypeVar("F", bound=Callable[..., Any])
+from localqueue.retry.retried import P, R, Retried
 
 
 class PersistentRetrying(Persistent, tenacity.Retrying):
@@ -28,8 +28,8 @@ class PersistentRetrying(Persistent, tenacity.Retrying):
     Each failed attempt is recorded under the call's key (`key`, or `key_fn(fn, args, kwargs)`) in `store`, in the
     SQLite file `store_path`, or in the default store. A key whose budget is used up raises `PersistentRetryExhausted`
     before the function is called; success forgets it, unless `clear_on_success` is False. Strategies and callbacks see
-    the attempt number and the start time of the key. `max_tries=n` is short for `stop=stop_after_attempt(n)`; all
-    other arguments are Tenacity's.
+    the attempt number and the start time of the key. Plain settings are those of workers: `max_tries=3, wait=0.5,
+    backoff=2, max_delay=30, jitter=0.1, retry=ConnectionError`; all other arguments are Tenacity's.
     """
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,7 @@ class PersistentRetrying(Persistent, tenacity.Retrying):
             yield AttemptManager(state)
         _conclude(state)
 
-    def wraps(self, f: F) -> F:  # type: ignore[override]
+    def wraps(self, f: Callable[P, R]) -> Retried[P, R]:  # type: ignore[override]
         """The function, retried. It has `retry` (this object), `retry_with(**changes)` and `statistics`."""
 
         @functools.wraps(f, (*functools.WRAPPER_ASSIGNMENTS, "__defaults__", "__kwdefaults__"))
@@ -83,7 +83,7 @@ class PersistentRetrying(Persistent, tenacity.Retrying):
             retried.statistics = call.statistics  # type: ignore[attr-defined]
             return call._call(f, args, kwargs)
 
-        return cast("F", _equip(retried, self, f))
+        return cast("Retried[P, R]", _equip(retried, self, f))
 
 
 class PersistentAsyncRetrying(Persistent, tenacity.AsyncRetrying):
@@ -138,7 +138,7 @@ class PersistentAsyncRetrying(Persistent, tenacity.AsyncRetrying):
             yield AttemptManager(state)
         _conclude(state)
 
-    def wraps(self, fn: F) -> F:  # type: ignore[override]
+    def wraps(self, fn: Callable[P, R]) -> Retried[P, R]:  # type: ignore[override]
         """The coroutine function, retried. It has `retry` (this object), `retry_with(**changes)` and `statistics`."""
 
         @functools.wraps(fn, (*functools.WRAPPER_ASSIGNMENTS, "__defaults__", "__kwdefaults__"))
@@ -147,21 +147,21 @@ class PersistentAsyncRetrying(Persistent, tenacity.AsyncRetrying):
             retried.statistics = call.statistics  # type: ignore[attr-defined]
             return await call._call(fn, args, kwargs)
 
-        return cast("F", _equip(retried, self, fn))
+        return cast("Retried[P, R]", _equip(retried, self, fn))
 
 
-def persistent_retry(**kwargs: Any) -> Callable[[F], F]:
+def persistent_retry(**options: Unpack[PersistentRetryOptions]) -> Callable[[Callable[P, R]], Retried[P, R]]:
     """Decorate a function with a `PersistentRetrying` of these arguments."""
-    return PersistentRetrying(**kwargs).wraps
+    return PersistentRetrying(**options).wraps
 
 
-def persistent_async_retry(**kwargs: Any) -> Callable[[F], F]:
+def persistent_async_retry(**options: Unpack[PersistentRetryOptions]) -> Callable[[Callable[P, R]], Retried[P, R]]:
     """Decorate a coroutine function with a `PersistentAsyncRetrying` of these arguments."""
-    return PersistentAsyncRetrying(**kwargs).wraps
+    return PersistentAsyncRetrying(**options).wraps
 
 
 def _equip(retried: Any, retryer: Persistent, fn: Callable[..., Any]) -> Any:
-    def retry_with(**changes: Any) -> Any:
+    def retry_with(**changes: Unpack[PersistentRetryOptions]) -> Any:
         return retryer.copy(**changes).wraps(fn)
 
     retried.retry = retryer

@@ -15,6 +15,7 @@ from localqueue.schedules.book import ScheduleBook
 from localqueue.schedules.due import due
 from localqueue.schedules.schedule import Schedule
 from localqueue.schedules.stored import StoredSchedule
+from localqueue.stores.wake import heed
 
 log = logging.getLogger("localqueue.schedules")
 
@@ -64,6 +65,7 @@ class Scheduler(ScheduleBook):
     def run(self) -> None:
         """Put every tick when it is due, until `stop`. Errors are logged, and tried again a little later each time."""
         pause = _FIRST_PAUSE
+        heed(getattr(self.queue.store, "clock", None), self._changed.set)
         while True:
             self._changed.clear()
             if self._stopping.is_set():

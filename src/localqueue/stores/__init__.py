@@ -1,6 +1,10 @@
 """Where messages live: the port, the stores that keep its contract, and `open_store(url)`."""
 
-from localqueue.stores.port import QueueStore
-from localqueue.stores.url import open_store
+from localqueue._exports import lazy
 
-__all__ = ["QueueStore", "open_store"]
+_OFFERED = {
+    "localqueue.stores.port": ("QueueStore",),
+    "localqueue.stores.url": ("open_store",),
+}
+
+__all__, __getattr__, __dir__ = lazy(__name__, _OFFERED)

@@ -9,12 +9,12 @@ for a host or a database, and say so. No error that is made here shows more than
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from localqueue._dataclass import dataclass, field
+from localqueue._named_tuple import NamedTuple
 
 HIDDEN = "***"
 
@@ -34,6 +34,14 @@ _UNESCAPED_IN_PARAMETER = re.compile(r"[\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})|%00")
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|scram|properties", re.IGNORECASE)
 _WHERE = frozenset({"host", "hostaddr", "port", "dbname", "user", "service", "db"})
 _WITH_AT = frozenset({"user", "username", "application_name", "client_name", "appname", "options"})
+
+# Both take time in proportion to the text, whatever it is.
+_URL_IN_TEXT = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,19}://[^\s'"`<>]+""")
+_SECRET_IN_TEXT = re.compile(
+    rf"""(\b(?=\w*(?:{_SECRET.pattern}))\w++(?:=(?=[^\s=])|\s*=\s*(?=["'])))"""
+    r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'",;()]+)""",
+    re.IGNORECASE,
+)
 
 #: A shorter secret is found by chance in any text, and to hide it there would tell it.
 _SHORTEST = 4
@@ -104,18 +112,31 @@ def conceal(text: str, given: str) -> str:
     return address.mask(text)
 
 
+def masked(text: str) -> str:
+    """A text in which addresses may stand, such as source code, without what is secret in them."""
+    text = _URL_IN_TEXT.sub(lambda found: _shown_in_text(found[0]), text)
+    return _SECRET_IN_TEXT.sub(rf"\1{HIDDEN}", text)
+
+
+def _shown_in_text(url: str) -> str:
+    try:
+        address = parse(url)
+    except ValueError:
+        return shown(url) if re.search(r"://[^/]*[:@]", url) else url
+    return address.shown if "@" in url or address.has_secret_parameters else url
+
+
 def _may_be_meant(text: str) -> bool:
     """Whether a text that can not be read looks like an address with a secret; JSON does not."""
     named = "=" in text and _SECRET.search(text) is not None
     return "://" in text or (text[:1] not in '{["' and (named or "@" in text.partition(":")[2]))
 
 
-def require_path(path: str | os.PathLike[str]) -> str:
-    """A path as a text. An address is refused: it would become the name of a file, with its password."""
-    text = os.fspath(path)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) or (re.match(r"\s*\w+\s*=", text) and _SECRET.search(text)):
-        raise ValueError(f"{shown(text)!r} is an address and not the path of a file: open it with open_store(url)")
-    return text
+def is_address(text: str) -> bool:
+    """Whether a text is an address, and not the path of a file."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return True
+    return re.match(r"\s*\w+\s*=", text) is not None and _SECRET.search(text) is not None
 
 
 def _beginning(text: str) -> str:

@@ -7,9 +7,9 @@ A store reads it in one snapshot; `localqueue.stores.sqlite.archive.write_archiv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 
+from localqueue._dataclass import dataclass
+from localqueue._named_tuple import NamedTuple
 from localqueue.events.journal import JournalEvent
 from localqueue.stores.port import Record, StoredMessage, Subscriptions
 from localqueue.stores.stats import KnownWorker

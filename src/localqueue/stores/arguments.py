@@ -7,7 +7,6 @@ A dict where a text belongs would be a query to one store and an error of its dr
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -141,7 +140,7 @@ _settle = _fields(
     Settle, queue=text, id=text, action=text, token=optional(count), delay=number, error=optional(_details),
     max_attempts=optional(count), forgive=flag,
 )  # fmt: skip
-_record = _fields(RecordWrite, kind=text, key=text, value=optional(_data), expect=optional(count))
+_record = _fields(RecordWrite, kind=text, key=text, value=optional(_data), expect=optional(count), tell=flag)
 _request = _fields(
     LeaseRequest, queue=text, limit=count, timeout=number, leased_by=optional(text), max_attempts=optional(count),
     consume=flag, counted=flag, ledger=optional(text),
@@ -273,13 +272,15 @@ CHECKS: dict[str, dict[str, Check]] = {
     "listen": {"queues": texts, "worker": optional(text)},
     "listen_capacity": {"limits": numbers_by_name},
     "listen_run": {"run_id": text},
+    "listen_records": {"kind": text, "keys": texts},
 }
 
 
 def checked(call: Callable[..., Any]) -> Callable[..., Any]:
     """A call of the port that looks at its arguments first."""
     name = call.__name__
-    places = {name: n for n, name in enumerate(inspect.signature(call).parameters)}
+    code = call.__code__
+    places = {name: n for n, name in enumerate(code.co_varnames[: code.co_argcount])}
     positions = tuple((places.get(argument, sys.maxsize), argument, check) for argument, check in CHECKS[name].items())
 
     def check_and_call(*args: Any, **options: Any) -> Any:

@@ -35,10 +35,13 @@ class ServerClock:
         self._between = 0.0  # wall minus monotonic time of this machine, when the offset was measured
 
     def __call__(self) -> float:
-        monotonic = time.monotonic()
-        if monotonic - self._measured_at > _GOOD_FOR or not self._holds():
+        if not self.is_known():
             self._measure()
         return time.monotonic() + self._offset
+
+    def is_known(self) -> bool:
+        """Whether the next answer comes without asking the server."""
+        return time.monotonic() - self._measured_at <= _GOOD_FOR and self._holds()
 
     def ns(self) -> int:
         """The same in nanoseconds, for a `Mint`, which always gets an answer: a server that is away refuses what the id

@@ -9,16 +9,18 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from localqueue._dataclass import dataclass, field
 from localqueue.errors import QueueStoreError, QueueStoreMissingError
-from localqueue.stores.address import shown
 from localqueue.stores.port import QueueStore
-from localqueue.stores.url import BACKENDS, checked, open_store
+
+if TYPE_CHECKING:
+    # Addresses and paths are for queues that have no store and no file of their own.
+    from pathlib import Path
 
 _SERVERS = {
     "memory": "memory://",
@@ -31,6 +33,8 @@ _VARIABLES = ("LOCALQUEUE_BACKEND", "LOCALQUEUE_URL", "LOCALQUEUE_NAMESPACE")
 
 def data_directory() -> Path:
     """Where files live when nothing else is said: the XDG data directory."""
+    from pathlib import Path
+
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "localqueue"
 
@@ -53,6 +57,9 @@ class Settings:
         db_backend: str | None, url: str | None, namespace: str | None, options: Mapping[str, Any] | None = None
     ) -> Settings:
         """Settings that agree with each other, or ValueError."""
+        from localqueue.stores.address import shown
+        from localqueue.stores.url import BACKENDS, checked
+
         if db_backend is not None and db_backend not in BACKENDS:
             raise ValueError(f"db_backend must be one of {', '.join(BACKENDS)}, not {shown(str(db_backend))!r}")
         if namespace is not None and not isinstance(namespace, str):
@@ -70,12 +77,16 @@ class Settings:
         return Settings(url, namespace or "default", dict(options or {}))
 
     def open(self, *, read_only: bool = False) -> QueueStore:
+        from localqueue.stores.url import open_store
+
         return open_store(self.url, namespace=self.namespace, read_only=read_only, **self.options)
 
 
 def _address(backend: str) -> str:
     if backend in _SERVERS:
         return _SERVERS[backend]
+    from urllib.parse import quote
+
     path = default_store_path() if backend == "sqlite" else data_directory() / "queue.lmdb"
     return f"{backend}:///{quote(str(path))}"
 
@@ -105,6 +116,14 @@ class Shared:
         self._store: QueueStore | None = None
         self._users = 0
         self._retired = False
+        self.is_lent = False
+
+    @classmethod
+    def lent(cls, store: QueueStore) -> Self:
+        """A store that is open and belongs to whoever lends it."""
+        one = cls(Settings(store.url, store.namespace))
+        one._store, one.is_lent = store, True
+        return one
 
     def store(self) -> QueueStore:
         """The store, without becoming a user of it."""
@@ -155,8 +174,17 @@ class Shared:
             store.close()
 
 
+class Tenant(Protocol):
+    """Who has opened the store of the process."""
+
+    def move_out(self) -> None:
+        """Let go of it: the store of the process is another one from now on."""
+
+
 _lock = threading.RLock()
 _open: list[Shared] = []
+_tenants: weakref.WeakSet[Tenant] = weakref.WeakSet()
+_lent: Shared | None = None
 _configured: Shared | None = None
 _environment: Shared | None = None
 
@@ -184,6 +212,8 @@ def shared() -> Shared | None:
     """The store that is configured for this process, or None when queues live in their own default file."""
     global _environment
     with _lock:
+        if _lent is not None:
+            return _lent
         if _configured is not None:
             return _configured
         settings = from_environment()
@@ -193,6 +223,45 @@ def shared() -> Shared | None:
         if settings is not None and _environment is None:
             _environment = Shared(settings)
         return _environment
+
+
+def is_there() -> bool:
+    """Whether the store of queues that were given none is there already."""
+    store = shared()
+    return os.path.lexists(default_store_path()) if store is None else store.is_there()
+
+
+@contextmanager
+def lend(store: QueueStore) -> Iterator[None]:
+    """Make `store` that of the process until the block ends, whatever is configured before or meanwhile.
+
+    Queues that were given no store move, also those that have opened one: into this store now, and out of it at the
+    end. The store stays open; what was opened before is closed as if its queue had been.
+    """
+    global _lent
+    with _lock:
+        before, _lent = _lent, Shared.lent(store)
+    try:
+        _move_tenants()
+        yield
+    finally:
+        with _lock:
+            _lent = before
+        _move_tenants()
+
+
+def move_in(tenant: Tenant) -> None:
+    """Note who has opened the store of the process."""
+    with _lock:
+        _tenants.add(tenant)
+
+
+def _move_tenants() -> None:
+    with _lock:
+        tenants = list(_tenants)
+        _tenants.clear()
+    for tenant in tenants:
+        tenant.move_out()
 
 
 def described() -> str:

@@ -16,6 +16,9 @@ from localqueue.interrupts import is_interrupt
 #: How long an error may be, as the JSON that is kept. A message has its last error and those of its last attempts.
 ERROR_LIMIT = 32 * 1024
 
+#: How many characters of a traceback are kept of it, its beginning and its end.
+TRACEBACK_LIMIT = 8_000
+
 # How much is left of an error that is longer: characters of a text, entries of a mapping or list, levels of both. The
 # last always fits, though a character can take twelve as JSON.
 _CUTS = ((8 * 1024, 50, 3), (1024, 20, 2), (200, 8, 1))
@@ -24,7 +27,7 @@ _MARK = "[... {} left out ...]"
 
 
 def describe_error(error: object) -> dict[str, Any] | None:
-    """The structured form of an exception or text, as `last_error` shows it."""
+    """The structured form of an exception or text, as `last_error` shows it; with a traceback if it was raised."""
     if error is None:
         return None
     if isinstance(error, Mapping):
@@ -39,8 +42,21 @@ def describe_error(error: object) -> dict[str, Any] | None:
             value = attribute_of(error, name)
             if value is not None:
                 described[name] = value
+        if error.__traceback__ is not None:
+            described |= _traceback_of(error)
         return kept(described)
     return kept({"type": None, "module": None, "message": _text_of(error)})
+
+
+def _traceback_of(error: BaseException) -> dict[str, str]:
+    from localqueue.stores.address import masked
+    from localqueue.stores.kept_traceback import traceback_text
+
+    text = traceback_text(error)
+    if text is None:
+        return {}
+    # What is cut off first is not in what is left, so no secret is cut in two before it is seen.
+    return {"traceback": _shortened(masked(_shortened(text, ERROR_LIMIT)), TRACEBACK_LIMIT)}
 
 
 def kept(error: Mapping[str, Any]) -> dict[str, Any]:

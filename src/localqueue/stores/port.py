@@ -5,7 +5,7 @@ A store has three write verbs. `commit` applies changes that happen together or 
 messages, effectively-once) is a question of what goes into one commit, so it is decided inside the store and the code
 above is plain Python.
 
-Rules every store keeps, and `localqueue.testing.StoreContract` checks:
+Rules every store keeps, and `localqueue.contracts.StoreContract` checks:
 
 - A commit is applied in this order: enqueue, edges, settle, records, lease. It is all or nothing. Only its lease may
   be a transaction of its own that follows the rest: messages that a lost caller would hold until their leases run out.
@@ -26,14 +26,18 @@ Rules every store keeps, and `localqueue.testing.StoreContract` checks:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
+from localqueue._dataclass import dataclass, field
+from localqueue._named_tuple import NamedTuple
 from localqueue.events.journal import JournalEvent
 from localqueue.message import QueueStats, RunStats
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 Payload = str | bytes
 Action = Literal["ack", "release", "dead-letter", "cancel"]
@@ -107,12 +111,17 @@ class Edge(NamedTuple):
 
 
 class RecordWrite(NamedTuple):
-    """Sets (or with value None deletes) one record. `expect` is the version it must be in; 0 means absent."""
+    """Sets (or with value None deletes) one record. `expect` is the version it must be in; 0 means absent.
+
+    With `tell`, those who wait for the record (`listen_records`) are woken when the commit is done. It costs a word to
+    the other processes, so a record that nobody waits for is written without.
+    """
 
     kind: str
     key: str
     value: bytes | None
     expect: int | None = None
+    tell: bool = False
 
 
 class Record(NamedTuple):
@@ -279,6 +288,56 @@ class Waiter(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class BellWaiter(Waiter, Protocol):
+    """A waiter for those who may not block, which all stores of this package have. One without `ring` is looked at
+    again and again by them."""
+
+    def look(self) -> tuple[bool, float]:
+        """Whether it may have happened, and in how many seconds to look again at the latest. Does not wait."""
+
+    def ring(self, bell: Callable[[], None]) -> None:
+        """Call `bell`, from any thread, when it is time to look, until the waiter is closed."""
+
+
+R = TypeVar("R")
+
+
+class OffLoop(Protocol):
+    """Has work that may block done where it holds up no event loop."""
+
+    def __call__(self, work: Callable[[], R], /) -> Future[R]: ...
+
+
+class AsyncCalls(Protocol):
+    """The everyday calls of a store on an event loop, without a thread.
+
+    Each is under way when it returns and ends by itself: cancelling its future stops nothing, and what was leased for
+    a future that is cancelled is leased. So whoever must know waits for it. They may be made on their loop alone.
+    """
+
+    def put_one(self, queue: str, payload: Payload, codec: str | None) -> Future[tuple[str, float]]: ...
+    def put_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None
+    ) -> Future[tuple[Sequence[str], float]]: ...
+    def lease(self, request: LeaseRequest) -> Future[list[StoredMessage]]: ...
+    def ack_one(self, queue: str, message_id: str, token: int) -> Future[bool]: ...
+    def renew(self, leases: Sequence[Lease], *, timeout: float) -> Future[list[float | None]]: ...
+    def commit(self, changes: Changes) -> Future[Committed]: ...
+
+
+@runtime_checkable
+class CallsOnLoop(Protocol):
+    """A store that can be called on an event loop."""
+
+    def async_calls(self, off: OffLoop) -> AsyncCalls | None:
+        """The calls for the loop that runs; None where this store, or this kind of loop, has none.
+
+        What is not everyday in them (a new connection, a longer way, an answer that has to be waited for again) is done
+        by `off`.
+        """
+
+
 class QueueStore(Protocol):
     """Protocol for custom queue stores. Times are seconds since the epoch on the store's own clock."""
 
@@ -438,6 +497,12 @@ class QueueStore(Protocol):
     def listen_run(self, run_id: str) -> Waiter:
         """Wakes when something of the run may have changed."""
 
+    def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
+        """Wakes when one of these records may have been written or deleted.
+
+        At once when it was done with `tell`; what was written without is noticed from time to time.
+        """
+
 
 @runtime_checkable
 class JoinsTransactions(Protocol):
@@ -449,3 +514,12 @@ class JoinsTransactions(Protocol):
         What it raises leaves that transaction as it was. Nothing is visible to others, and nobody is woken, before the
         user commits.
         """
+
+
+class OpenedStore(QueueStore, Protocol):
+    """A store of this package, which is closed at the end of a `with` block."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.errors import QueueStoreFullError
 from localqueue.stores.port import NewMessage, Payload
 

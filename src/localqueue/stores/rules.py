@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.ids import Mint
 from localqueue.policies._limits import require_seconds
 from localqueue.stores.kept_error import error_text

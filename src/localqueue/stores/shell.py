@@ -16,6 +16,7 @@ from localqueue.stores import rules
 from localqueue.stores.arguments import check_calls
 from localqueue.stores.port import Compacted, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage, Transition
 
+SERVER_CALLS_AT_ONCE = 8
 _PROMPT = 0.1  # seconds, and a quarter of the lease: what a claim may take of it
 
 
@@ -27,6 +28,9 @@ class Shell(ABC):
     """The base of every store. `read_only` is one that was opened to look: it makes nothing and changes nothing."""
 
     ids: Mint
+
+    #: How many calls are worth making at a time: one where all of them take turns anyway.
+    calls_at_once: int = 1
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -104,11 +108,14 @@ class Shell(ABC):
     def _whole(self, messages: list[StoredMessage], request: LeaseRequest, began: float) -> list[StoredMessage]:
         """What was claimed by a call that began then, by the monotonic clock. One that waited on the server after it
         was told the time has used up some of its leases: they are renewed, and what was lost meanwhile is left out."""
-        if not messages or request.consume or self._is_prompt(began, request.timeout):
+        if self._is_whole(messages, request, began):
             return messages
         leases = [Lease(request.queue, one.id, one.attempts) for one in messages]
         renewed = zip(messages, self.renew(leases, timeout=request.timeout), strict=True)
         return [one._replace(leased_until=until) for one, until in renewed if until is not None]
+
+    def _is_whole(self, messages: list[StoredMessage], request: LeaseRequest, began: float) -> bool:
+        return not messages or request.consume or self._is_prompt(began, request.timeout)
 
     def _is_prompt(self, began: float, lease: float) -> bool:
         """Whether a call that began then has left most of a lease."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.message import QueueStats
 from localqueue.stores.port import DEAD, DELAYED, EXPIRED, INFLIGHT, READY, STATES
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from localqueue.errors import QueueStoreMissingError
 from localqueue.stores.address import parse, shown
-from localqueue.stores.port import QueueStore
+from localqueue.stores.port import OpenedStore
 
 #: The stores, by the name `configure(db_backend=)` has for them: where the class is, and the addresses it takes.
 BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -25,7 +25,7 @@ _BACKEND_OF = {scheme: backend for backend, (_, _, schemes) in BACKENDS.items() 
 _FORMS = "sqlite:///file.db, lmdb:///directory, memory://, postgresql://..., redis://... or mongodb://..."
 
 
-def open_store(url: str, *, namespace: str = "default", read_only: bool = False, **options: Any) -> QueueStore:
+def open_store(url: str, *, namespace: str = "default", read_only: bool = False, **options: Any) -> OpenedStore:
     """Open the store at `url`, made on first use. With `read_only` it is opened to look: nothing is made or changed,
     and where there is no store that is a `QueueStoreMissingError`.
 
@@ -38,7 +38,7 @@ def open_store(url: str, *, namespace: str = "default", read_only: bool = False,
     backend = checked(url)
     module, name, _ = BACKENDS[backend]
     store: Any = getattr(import_module(module), name)
-    opened: QueueStore
+    opened: OpenedStore
     if read_only:
         options["read_only"] = True
     if backend == "memory":

@@ -3,6 +3,9 @@
 A commit in this process wakes the threads that wait on its queues at once. Those of other processes are told by the
 server, or else seen through a version of the store that changes with each of them and is cheap to read; of all threads
 that wait, one polls it.
+
+Who may not block, as a coroutine, hangs up a bell instead: a function that is called, by whichever thread, when there
+may be something to look at. While bells hang and there is a version to poll, one thread of the store's polls it.
 """
 
 from __future__ import annotations
@@ -14,10 +17,27 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.stores import rules
+from localqueue.stores.port import RecordWrite
 
 _POLL = 0.006
 _CATCH_UP = 0.5  # bounds how late a jump of the clock, or a wake-up that was lost, is noticed
+_LINGER = 1.0  # seconds that the thread which polls for bells stays when none is left: most come back
+
+Bell = Callable[[], None]
+
+
+class RecordName(NamedTuple):
+    """A record that is waited for, beside queues, which are known by their names."""
+
+    kind: str
+    key: str
+
+
+def told_records(writes: Iterable[RecordWrite]) -> set[RecordName]:
+    """The records of a commit that those are woken for who wait."""
+    return {RecordName(write.kind, write.key) for write in writes if write.tell}
 
 
 class Wake:
@@ -41,11 +61,21 @@ class Wake:
         self._polling = False
         self._waited: Counter[Hashable] = Counter()
         self._told: dict[Hashable, int] = {}
+        self._bells: dict[object, tuple[Bell, frozenset[Hashable]]] = {}
+        self._poller: threading.Thread | None = None
 
     def touched(self, queues: Iterable[Hashable]) -> None:
         """A commit of this process changed these queues."""
-        if self._waited and not self._waited.keys().isdisjoint(queues):
-            self.stir()
+        if self._waited and (changed := [name for name in queues if name in self._waited]):
+            with self._condition:
+                self._generation += 1
+                self._condition.notify_all()
+                self._ring(changed)
+
+    def wrote(self, writes: Sequence[RecordWrite]) -> None:
+        """A commit of this process wrote these records."""
+        if writes and self._waited:
+            self.touched(told_records(writes))
 
     def told(self, queues: Iterable[Hashable]) -> None:
         """The server said that another process changed these queues."""
@@ -55,6 +85,7 @@ class Wake:
                 self._generation += 1
                 self._told.update(dict.fromkeys(waited, self._generation))
                 self._condition.notify_all()
+                self._ring(waited)
 
     def told_since(self, generation: int, queues: Iterable[Hashable]) -> bool:
         return any(self._told.get(name, 0) > generation for name in queues)
@@ -64,6 +95,7 @@ class Wake:
         with self._condition:
             self._generation += 1
             self._condition.notify_all()
+            self._ring()
 
     def watch(self, queues: Sequence[Hashable], by: int) -> None:
         with self._condition:
@@ -107,7 +139,50 @@ class Wake:
             return False
         self._seen = version
         self._generation += 1
+        self._ring()
         return True
+
+    def hang(self, hook: object, bell: Bell, queues: Iterable[Hashable]) -> None:
+        """Call `bell` when one of the queues, which are watched, may have changed, until it is taken off its hook."""
+        with self._condition:
+            self._bells[hook] = bell, frozenset(queues)
+            if self._version is None:
+                return
+            if self._poller is not None and self._poller.is_alive():
+                self._condition.notify_all()
+                return
+            self._poller = threading.Thread(target=self._poll_for_bells, name="localqueue-wake", daemon=True)
+            self._poller.start()
+
+    def take_off(self, hook: object) -> None:
+        with self._condition:
+            self._bells.pop(hook, None)
+
+    def _ring(self, queues: Iterable[Hashable] | None = None) -> None:
+        for bell, wanted in self._bells.values():
+            if queues is None or not wanted.isdisjoint(queues):
+                bell()
+
+    def _poll_for_bells(self) -> None:
+        while True:
+            with self._condition:
+                if not self._condition.wait_for(lambda: self._bells, _LINGER):
+                    self._poller = None
+                    return
+                generation = self._generation
+            try:
+                self.wait_for_change(generation, _CATCH_UP)
+            except Exception:  # such as that the store is closed: those who look are told
+                self.stir()
+                with self._condition:
+                    self._condition.wait(_CATCH_UP)
+
+
+def heed(clock: object, look_again: Callable[[], object]) -> None:
+    """Have somebody who waits look again when the clock is moved, if it is one that says so: that of a test."""
+    on_move = getattr(clock, "on_move", None)
+    if on_move is not None:
+        on_move(look_again)
 
 
 def change_of(look: Callable[[], object]) -> Callable[[], tuple[bool, float]]:
@@ -154,12 +229,22 @@ class StoreWaiter:
             if trusting and not self._interrupted and self._wake.told_since(generation, self._queues):
                 return True
 
+    def look(self) -> tuple[bool, float]:
+        """What `check` says now, for one who waits for a bell; the seconds are also those after which to catch up."""
+        done, again = self._check()
+        return done, min(max(again, 0.0005), self._wake.catch_up())
+
+    def ring(self, bell: Bell) -> None:
+        """Have `bell` called, by any thread and as long as this is open, when there may be something to look at."""
+        self._wake.hang(self, bell, self._queues)
+
     def interrupt(self) -> None:
         """End the wait that runs, or the next one, as if its time were up."""
         self._interrupted = True
         self._wake.stir()
 
     def close(self) -> None:
+        self._wake.take_off(self)
         if self._queues:
             self._wake.watch(self._queues, -1)
             self._queues = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from graphlib import CycleError, TopologicalSorter
 
 from localqueue.errors import CircularDependency, IdTaken
 from localqueue.stores.port import NewMessage, StoredMessage
@@ -21,6 +20,8 @@ class Wiring:
         """The messages, each behind those of the same commit that it comes after."""
         if not any(message.after for message in messages):
             return list(messages)
+        from graphlib import CycleError, TopologicalSorter
+
         by_id = {message.id: message for message in messages}
         if len(by_id) < len(messages):
             raise IdTaken("a message id is used twice in one commit")

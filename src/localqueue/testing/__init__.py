@@ -1,98 +1,23 @@
-"""The contract suite: prove that a store keeps every promise of the port.
+"""Help for the tests of an application: queues in memory, a clock to move, work done on the spot, and assertions.
 
-A store author subclasses `StoreContract` in a test module and says how the store is opened:
+    def test_signing_up_sends_a_mail(localqueue_store):
+        sign_up("ada@example.com")
 
-    class TestMyStore(SharedStoreContract):
-        @pytest.fixture
-        def harness(self, tmp_path):
-            path = str(tmp_path / "queues")
-            return StoreHarness(
-                open=lambda **options: MyStore(path, **options),
-                open_copy=MyStore,
-                opener="my_package.store:MyStore",
-                location=path,
-            )
+        assert_enqueued("mails", {"to": "ada@example.com"})
+        drain("mails", send_mail, raising=True)
 
-- `StoreContract` is what every store promises.
-- `ReopenContract` is for stores that keep their messages when they are closed.
-- `ProcessContract` and `ProcessWakeContract` are for stores that several processes can open at once; they need
-  `opener` and `location`.
-- `LookContract` is for stores that can be opened to look, with `read_only=True`.
-- `SharedStoreContract` is all of them.
-- `AscendingIdsContract` is for stores whose commits wait for each other, `SteadyLineContract` for those that have no
-  clock but those of the processes that use them.
-
-Attempt, idempotency and result stores have suites of their own, see `localqueue.testing.adapters`:
-`AttemptStoreContract`, `IdempotencyStoreContract` and `ResultStoreContract` for what their protocols promise,
-`ExclusiveIdempotencyStoreContract` and `SharedIdempotencyStoreContract` (several processes) for a ledger with `begin`,
-`ListedResultStoreContract` for a result store with `contains`, `find` and `keys`.
-
-Adapters around the queue have suites of their own: `NotificationContract` (with `wait`: `WaitableNotificationContract`,
-with `wait_async`: `AsyncNotificationContract`) asks for a fixture `policy`, `DispatchContract` (for dispatchers that
-lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the handlers. `CommitContract` kills a
-worker between any two steps of effectively-once work; its `CommitHarness` says which store, commit policy, ledger and
-participants do the work.
-
-`open` must accept `namespace=`, `clock=` (a callable that returns seconds), `durability=` and `read_only=`. Tests that
-start processes are marked `multiprocess`, those that take more than a second or two `slow`; register both markers. The
-suite needs pytest and nothing else. `localqueue.testing.machine` drives a store and a small reference model through
-the same random steps; it needs Hypothesis. `localqueue.testing.differ` tells several stores the same random operations
-and shows over which they disagree.
+The fixtures come with pytest by themselves; `memory_store()` is the same for other test runners. What proves a store or
+an adapter is in `localqueue.contracts`. A name is loaded when it is first used, so that the plugin costs nothing where
+nobody asks for its fixtures.
 """
 
-import pkgutil
+from localqueue._exports import lazy
 
-import pytest
+_HOMES = {
+    "localqueue.testing.assertions": ("assert_enqueued", "assert_not_enqueued"),
+    "localqueue.testing.clock": ("Clock",),
+    "localqueue.testing.store": ("memory_store", "use_store"),
+    "localqueue.testing.work": ("drain", "drain_async", "inline"),
+}
 
-for _module in pkgutil.iter_modules(__path__):
-    pytest.register_assert_rewrite(f"localqueue.testing.{_module.name}")
-
-from localqueue.testing.adapters import AdapterHarness  # noqa: E402
-from localqueue.testing.attempts import AttemptStoreContract  # noqa: E402
-from localqueue.testing.commit_order import AscendingIdsContract, SteadyLineContract  # noqa: E402
-from localqueue.testing.commits import CommitContract, CommitHarness  # noqa: E402
-from localqueue.testing.contract import SharedStoreContract, StoreContract  # noqa: E402
-from localqueue.testing.dispatchers import DispatchContract, LeasingDispatchContract  # noqa: E402
-from localqueue.testing.harness import FakeClock, StoreHarness  # noqa: E402
-from localqueue.testing.ledgers import (  # noqa: E402
-    ExclusiveIdempotencyStoreContract,
-    IdempotencyStoreContract,
-    SharedIdempotencyStoreContract,
-)
-from localqueue.testing.looks import LookContract  # noqa: E402
-from localqueue.testing.notifications import (  # noqa: E402
-    AsyncNotificationContract,
-    NotificationContract,
-    WaitableNotificationContract,
-)
-from localqueue.testing.persistence import ReopenContract  # noqa: E402
-from localqueue.testing.process_wake import ProcessWakeContract  # noqa: E402
-from localqueue.testing.processes import ProcessContract  # noqa: E402
-from localqueue.testing.result_stores import ListedResultStoreContract, ResultStoreContract  # noqa: E402
-
-__all__ = [
-    "AdapterHarness",
-    "AscendingIdsContract",
-    "AsyncNotificationContract",
-    "AttemptStoreContract",
-    "CommitContract",
-    "CommitHarness",
-    "DispatchContract",
-    "ExclusiveIdempotencyStoreContract",
-    "FakeClock",
-    "IdempotencyStoreContract",
-    "LeasingDispatchContract",
-    "ListedResultStoreContract",
-    "LookContract",
-    "NotificationContract",
-    "ProcessContract",
-    "ProcessWakeContract",
-    "ReopenContract",
-    "ResultStoreContract",
-    "SharedIdempotencyStoreContract",
-    "SharedStoreContract",
-    "SteadyLineContract",
-    "StoreContract",
-    "StoreHarness",
-    "WaitableNotificationContract",
-]
+__all__, __getattr__, __dir__ = lazy(__name__, _HOMES)

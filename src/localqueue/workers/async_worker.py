@@ -13,10 +13,11 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from localqueue.limits import Limits
 from localqueue.policies import NotificationPolicy
-from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.worker_config import PersistentWorkerConfig, WorkerOptions
 from localqueue.workers.core import WorkerCore
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.outcome import Settled
@@ -49,7 +50,8 @@ class AsyncWorker(WorkerCore):
         shutdown_timeout: float | None = None,
         notification_policy: NotificationPolicy | None = None,
         on_settled: Callable[[Settled], object] | None = None,
-        **overrides: Any,
+        limits: Limits | None = None,
+        **settings: Unpack[WorkerOptions],
     ) -> None:
         super().__init__(
             queue,
@@ -62,7 +64,8 @@ class AsyncWorker(WorkerCore):
             shutdown_timeout=shutdown_timeout,
             notification_policy=notification_policy,
             on_settled=on_settled,
-            overrides=overrides,
+            limits=limits,
+            overrides=settings,
         )
         self._pump: Pump | None = None
 

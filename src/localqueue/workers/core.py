@@ -8,25 +8,28 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError
 from localqueue.interrupts import asks_to_end
+from localqueue.limits import Limited, Limits
+from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.policies._limits import require_integer, require_seconds
-from localqueue.stores.kept_error import shown
 from localqueue.stores.port import LeaseRequest
 from localqueue.worker_config import PersistentWorkerConfig
 from localqueue.workers.counts import Tally, WorkerCounts
-from localqueue.workers.delivery import Delivery, decide_by_release
+from localqueue.workers.delivery import Decide, Delivery, decide_by_release
 from localqueue.workers.exchange import Exchange
+from localqueue.workers.failure_log import log_failure
 from localqueue.workers.job import Job
 from localqueue.workers.keeper import Keeper
-from localqueue.workers.outcome import Outcome, Settled, Steps
+from localqueue.workers.outcome import Outcome, Settled, Steps, is_unwanted
 from localqueue.workers.pace import Pace
 from localqueue.workers.settings import attempt_limit, merged, retry_by_release
 from localqueue.workers.signals import StopFlag
+from localqueue.workers.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -48,7 +51,8 @@ class WorkerCore:
         shutdown_timeout: float | None,
         notification_policy: NotificationPolicy | None,
         on_settled: Callable[[Settled], object] | None,
-        overrides: dict[str, Any],
+        limits: Limits | None,
+        overrides: Mapping[str, Any],
     ) -> None:
         if not hasattr(queue, "build_worker_config"):
             raise TypeError(f"a worker needs a PersistentQueue, not {queue!r}")
@@ -56,14 +60,22 @@ class WorkerCore:
             raise TypeError(f"the handler must be callable, not {handler!r}")
         if worker_id is not None and not worker_id:
             raise ValueError("worker_id cannot be empty")
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits must be Limits(rate=..., concurrency=..., key=...), not {limits!r}")
+        if limits is not None and queue.desk.consumes:
+            raise ValueError(
+                f"queue {queue.name!r} removes its messages when they are taken, so none can be given back to wait for "
+                "a limit; use at-least-once delivery, or min_interval="
+            )
         self.queue = queue
         self.handler = handler
+        self.limits = limits
         self.concurrency = _at_least_one("concurrency", concurrency)
         self.prefetch = _at_least_one("prefetch", prefetch)
         self.timeout = _positive("timeout", timeout)
         self.shutdown_timeout = _positive("shutdown_timeout", shutdown_timeout)
         self.notification_policy = notification_policy
-        self.config = merged(queue, config, overrides)
+        self.config = merged(type(self), queue, config, overrides)
         self.worker_id = worker_id or new_worker_id()
         self.stopping: threading.Event = StopFlag()
         self._retry = retry_by_release(queue, self.config)
@@ -71,15 +83,45 @@ class WorkerCore:
         self._tally = Tally()
         self._busy = threading.Lock()
 
-    @property
-    def batch(self) -> int:
-        """How many messages are taken at once. What is gone from the store when it is taken can not be given back."""
-        return 1 if self.queue.desk.consumes else self.prefetch
+    def _batch(self) -> int:
+        """How many messages are taken at once. What is gone from the store when it is taken can not be given back, and
+        what is taken where only so many may run keeps a place from others."""
+        few = self.queue.desk.consumes or any(one.limits.concurrency is not None for one in self.shared_limits())
+        return 1 if few else self.prefetch
 
     @property
     def attempt_limit(self) -> int | None:
         """After how many deliveries the store itself buries a message whose worker died each time."""
         return attempt_limit(self.queue, self.config, self._retry)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any message may be under a limit; a worker that overrides `limits_of` may say so."""
+        return self.limits is not None or type(self).limits_of is not WorkerCore.limits_of
+
+    def limits_of(self, message: QueueMessage[Any]) -> Sequence[Limited]:
+        """Every limit that a message is under. To be overridden by a worker whose messages have limits of their own."""
+        if self.limits is None:
+            return ()
+        return (Limited(self.queue.name, self.limits, self.limits.key_of(message.value)),)
+
+    def shared_limits(self) -> Sequence[Limited]:
+        """Those that all messages of the queue are under, whatever they are: without a place, none needs be leased."""
+        if self.limits is None or self.limits.key is not None:
+            return ()
+        return (Limited(self.queue.name, self.limits),)
+
+    def timeout_for(self, message: QueueMessage[Any]) -> float | None:
+        """How long the handler of a message may take."""
+        return self.timeout
+
+    def called(self, message: QueueMessage[Any]) -> str:
+        """What the log calls a message."""
+        return "message"
+
+    def decider(self) -> Decide:
+        """What a failure leads to."""
+        return decide_by_release(self.config, self._retry)
 
     @contextlib.contextmanager
     def _one_run(self) -> Iterator[None]:
@@ -101,12 +143,19 @@ class WorkerCore:
         on_beat: Callable[[], None] | None = None,
     ) -> None:
         """Make what belongs to one run; the store is opened here, in the process that runs."""
+
+        def beat() -> None:
+            if on_beat is not None:
+                on_beat()
+            self.turnstile.beat()
+
         queue = self.queue
-        decide = decide_by_release(self.config, self._retry)
-        self.delivery = Delivery(queue, self.handler, self.config, decide)
+        self.delivery = Delivery(queue, self.handler, self.config, self.decider())
         self.pace = Pace(self.config)
+        self.turnstile = Turnstile(self)
+        self.batch = self._batch()
         self.keeper = Keeper(
-            queue, worker_id=self.worker_id, on_lost=on_lost, on_beat=on_beat, ledger=self.delivery.ledger
+            queue, worker_id=self.worker_id, on_lost=on_lost, on_beat=beat, ledger=self.delivery.ledger
         )
         request = LeaseRequest(
             queue.name,
@@ -130,14 +179,12 @@ class WorkerCore:
     def _note(self, outcome: Outcome) -> None:
         """A message left this worker's hands."""
         self.keeper.drop(outcome.message)
+        self.turnstile.left(outcome.message)
         self._tally.add(outcome)
-        if outcome.settle is None or not outcome.settle.forgive:
+        if not (is_unwanted(outcome) or (outcome.settle is not None and outcome.settle.forgive)):
             self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
-        if outcome.error is not None and outcome.state != "lost":
-            log.warning(
-                "message %s of queue %r failed and was %s: %s",
-                outcome.message.id, self.queue.name, outcome.state, shown(outcome.error),
-            )  # fmt: skip
+        if outcome.error is not None:
+            log_failure(outcome, self.called(outcome.message))
         if self._on_settled is not None:
             try:
                 self._on_settled(outcome.settled())

@@ -13,21 +13,22 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from queue import Empty
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from localqueue.errors import LeaseLost, QueueError
 from localqueue.interrupts import is_interrupt
 from localqueue.message import QueueMessage
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.wait import WorkWait
-from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.worker_config import LeaseWorkerOptions, PersistentWorkerConfig
 from localqueue.workers.delivery import Delivery, decide_at_once
 from localqueue.workers.exchange import Exchange
+from localqueue.workers.failure_log import log_failure
 from localqueue.workers.job import Job, with_job, with_job_async
 from localqueue.workers.keeper import Keeper
-from localqueue.workers.outcome import Call, Outcome, Steps, drive, drive_async
+from localqueue.workers.outcome import Call, Outcome, Steps, drive, drive_async, is_unwanted
 from localqueue.workers.pace import Pace
-from localqueue.workers.settings import merged
+from localqueue.workers.settings import limited, merged
 from localqueue.workers.tries import Tries
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ class OneByOne:
     def _note(self, outcome: Outcome) -> None:
         self.keeper.drop(outcome.message)
         self.tries.settled(outcome)
-        self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
+        if not is_unwanted(outcome):
+            self.pace.note(failed=outcome.error is not None, permanent=outcome.permanent)
+            log_failure(outcome)
 
 
 def persistent_worker(
@@ -178,15 +181,16 @@ def persistent_worker(
     config: PersistentWorkerConfig | None = None,
     worker_id: str | None = None,
     notification_policy: NotificationPolicy | None = None,
-    **overrides: Any,
+    **options: Unpack[LeaseWorkerOptions],
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a function that processes one message of `queue` each time it is called.
 
     It waits for a message, calls `handler(message.value, *args, **kwargs)` with the retries of the config (or of the
-    keyword arguments, which win), settles the message and returns the handler's result. A final failure dead-letters
-    the message, or releases it with `dead_letter_on_failure=False`, and is raised again.
+    keyword arguments, which win), settles the message and returns the handler's result. There are 3 tries, or as many
+    as the queue's `max_attempts`, unless `max_tries` or `stop` say otherwise; each that failed is logged. A final
+    failure dead-letters the message, or releases it with `dead_letter_on_failure=False`, and is raised again.
     """
-    settings = merged(queue, config, overrides)
+    settings = limited(queue, merged(persistent_worker, queue, config, options))
 
     def decorate(handler: Callable[..., R]) -> Callable[..., R]:
         one = OneByOne(queue, handler, settings, worker_id, notification_policy)
@@ -238,10 +242,10 @@ def persistent_async_worker(
     config: PersistentWorkerConfig | None = None,
     worker_id: str | None = None,
     notification_policy: NotificationPolicy | None = None,
-    **overrides: Any,
+    **options: Unpack[LeaseWorkerOptions],
 ) -> Callable[[Callable[..., Awaitable[R]]], Callable[..., Awaitable[R]]]:
     """`persistent_worker` for a coroutine function. The store is used from other threads, never from the loop."""
-    settings = merged(queue, config, overrides)
+    settings = limited(queue, merged(persistent_async_worker, queue, config, options))
 
     def decorate(handler: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
         one = OneByOne(queue, handler, settings, worker_id, notification_policy, on_a_loop=True)

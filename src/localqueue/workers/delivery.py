@@ -6,11 +6,13 @@ loop. Nothing here settles either: the worker commits the `Outcome`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from localqueue.errors import LeaseLost
+from localqueue.errors import JobCancelled, LeaseLost, PayloadError
+from localqueue.jobs.progress import Told
 from localqueue.message import QueueMessage
 from localqueue.stores.kept_error import describe_error
 from localqueue.stores.port import Action, Settle
@@ -22,6 +24,7 @@ from localqueue.workers.outcome import Call, Outcome, State, Steps, cause_of
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
+    from localqueue.retry.settings import RetrySettings
 
 log = logging.getLogger("localqueue.workers")
 
@@ -67,9 +70,10 @@ class Delivery:
         message = job.message
         try:
             result = yield call
+            return self._success(message, result, job)
         except Exception as failure:
-            return self._failure(message, cause_of(failure), job.now)
-        return self._success(message, result, job)
+            error = cause_of(failure)
+            return self._cancelled(job, error) or self._final(self._failure(message, error, job.now), job.told)
 
     def _once(self, job: Job, call: Call) -> Steps:
         message, ledger, coordinator = job.message, self.ledger, self.coordinator
@@ -78,7 +82,10 @@ class Delivery:
         if standing is not None:
             action: Action = "ack" if standing.done else "release"
             settle = Settle(self.queue.name, message.id, action, message.attempts, standing.delay)
-            return Outcome(message, "skipped" if standing.done else "released", settle, standing.result)
+            skipped = Outcome(message, "skipped" if standing.done else "released", settle, standing.result)
+            with contextlib.suppress(PayloadError):  # it was kept by others, and the work is done all the same
+                self._final(skipped, None)
+            return skipped
         outcome: Outcome | None = None
         try:
             yield from coordinator.begin(job)
@@ -91,18 +98,43 @@ class Delivery:
             error = cause_of(failure)
             if isinstance(error, LeaseLost) and error.message_id == message.id:
                 raise  # nothing we write about the message counts any more
+            if (cancelled := self._cancelled(job, error)) is not None:
+                return cancelled
             if outcome is not None and outcome.rejected is not None:
                 yield from outcome.rejected()
             outcome = self._failure(message, error, job.now)
             yield from coordinator.failed(job, error, outcome)
             ledger.failed(message, outcome, job.now)
+            self._final(outcome, job.told)
         finally:
             ledger.forget(message)
         return outcome
 
     def _success(self, message: QueueMessage[Any], result: Any, job: Job) -> Outcome:
         settle = None if self.consumes else Settle(self.queue.name, message.id, "ack", message.attempts)
-        return Outcome(message, "acked", settle, result, follow_ups=job.follow_ups)
+        outcome = Outcome(message, "acked", settle, result, follow_ups=job.follow_ups)
+        return self._final(outcome, job.told)
+
+    def _final(self, outcome: Outcome, told: Told | None, *, progressed: bool = False) -> Outcome:
+        """Has the commit that settles a message say what became of it, if it does not come back."""
+        settle, message, endings = outcome.settle, outcome.message, self.queue.desk.endings
+        progressed = progressed or told is not None
+        if settle is None or not (progressed or endings.keep is not None):
+            return outcome
+        kept = endings.encoded(outcome.result) if settle.action == "ack" else None
+        progressed = progressed or message.attempts > 1
+        if settle.action == "ack" and not progressed:
+            outcome.records += endings.success(message, kept)
+        else:
+            lines = () if told is None else tuple(told.lines)
+            outcome.records += endings.records(settle, message, result=kept, progressed=progressed, log=lines)
+        return outcome
+
+    def _cancelled(self, job: Job, error: BaseException) -> Outcome | None:
+        """The outcome of a handler that has ended because its message was cancelled: there is nothing to settle."""
+        if job.lost and isinstance(error, JobCancelled):
+            return Outcome(job.message, "lost", None, error=error)
+        return None
 
     def _failure(self, message: QueueMessage[Any], error: BaseException, now: float) -> Outcome:
         if self.consumes:
@@ -131,11 +163,11 @@ class Delivery:
         outcome = self._failure(message, error, now)
         if self.ledger is not None:
             self.ledger.failed(message, outcome, now)
-        return outcome
+        return self._final(outcome, None, progressed=True)
 
 
-def decide_by_release(config: PersistentWorkerConfig, retry: Mapping[str, Any]) -> Decide:
-    """Retry by giving the message back with the delay its wait strategy names: no thread is held meanwhile."""
+def decide_by_release(config: PersistentWorkerConfig, retry: RetrySettings) -> Decide:
+    """Retry by giving the message back with the delay that the settings name: no thread is held meanwhile."""
 
     def decide(message: QueueMessage[Any], error: BaseException, now: float) -> Decision:
         from localqueue.retry.plan import Retry, is_permanent, next_step
@@ -149,7 +181,7 @@ def decide_by_release(config: PersistentWorkerConfig, retry: Mapping[str, Any]) 
             log.exception("a retry strategy failed on message %s, which counts as given up", message.id)
             return final(config)
         if isinstance(step, Retry):
-            return Decision("released", step.delay, final=False, since=None if retry.get("stop") is None else started)
+            return Decision("released", step.delay, final=False, since=None if retry.stop is None else started)
         return final(config)
 
     return decide

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 
-from localqueue.errors import QueueError
+from localqueue.errors import JobCancelled, QueueError
+from localqueue.jobs.progress import Told, checked
 from localqueue.message import QueueMessage
 from localqueue.stores.port import NewMessage
 
@@ -44,16 +45,26 @@ class FollowUp(NamedTuple):
 class Job:
     """One delivery of a message: what a handler can see of it and add to its commit."""
 
-    __slots__ = ("_ended", "_forks", "_leased_at", "_lost", "_queue", "follow_ups", "message", "saga")
+    __slots__ = (
+        "_ended", "_forks", "_leased_at", "_lost", "_queue", "_tell", "follow_ups", "message", "saga", "told",
+    )  # fmt: skip
 
-    def __init__(self, queue: PersistentQueue[Any], message: QueueMessage[Any], leased_at: float) -> None:
-        """`leased_at` is when that was by the monotonic clock."""
+    def __init__(
+        self,
+        queue: PersistentQueue[Any],
+        message: QueueMessage[Any],
+        leased_at: float,
+        tell: Callable[[Job], object] | None = None,
+    ) -> None:
+        """`leased_at` is when that was by the monotonic clock. `tell` has what the handler tells written."""
         self.message = message
         self.follow_ups: list[FollowUp] = []
         self._queue = queue
         self.saga: SagaLog | None = None
         self._lost = False
         self._ended = False
+        self._tell = tell
+        self.told: Told | None = None
         self._forks = _forks
         self._leased_at = leased_at
 
@@ -65,10 +76,61 @@ class Job:
         with _adding:
             self._ended = True
 
+    def processing(self) -> contextlib.AbstractContextManager[object]:
+        """What the handler is called in."""
+        return self._queue.desk.processing(self.message)
+
     @property
     def lost(self) -> bool:
         """Whether the lease ran out: another worker may have the message, and this one's result will be refused."""
         return self._lost
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result is not wanted any more: the message was cancelled, or its lease was lost in another way.
+
+        A handler that runs long looks at it from time to time, and ends. Looking costs nothing: the worker is told.
+        """
+        return self._lost
+
+    def check_cancelled(self) -> None:
+        """Raise `JobCancelled` if the result is not wanted any more. A handler that ends by it has not failed."""
+        if self._lost:
+            raise JobCancelled(self.message.queue, self.message.id)
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Tell how far the handler has come, from 0 to 1, for `queue.status(message).progress`.
+
+        May be called as often as one likes, and from an event loop: the worker writes the last of what was told, some
+        times a second. It is forgotten when the message is settled for good.
+        """
+        fraction, note = checked(fraction, note)
+        told = self._telling()
+        told.fraction, told.note = fraction, note
+        self._write()
+
+    def log(self, text: str) -> None:
+        """Say something about this job, for `queue.status(message).log` and the log of the worker.
+
+        It is written as progress is. The last hundred lines are kept, with the outcome where that is kept.
+        """
+        self._telling().say(self.now, text)
+        log.info("message %s of queue %r: %s", self.message.id, self.message.queue, text)
+        self._write()
+
+    def _telling(self) -> Told:
+        if self.told is None:
+            self.told = Told()
+        return self.told
+
+    def _write(self) -> None:
+        if self._tell is not None:
+            self._tell(self)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the handler has returned or raised."""
+        return self._ended
 
     @property
     def now(self) -> float:
@@ -91,7 +153,7 @@ class Job:
         queue = self._queue if to is None else to
         self._queue.desk.check_shares_store(queue.desk, "pass both the same store=, or use TransactionalOutboxCommit")
         queue.desk.check_stores_itself()
-        draft = queue.desk.draft(item, **options)
+        draft = queue.desk.compose(item, **options)
         with _adding:
             if self._ended:
                 raise QueueError(
@@ -140,19 +202,21 @@ def current_job() -> Job:
 
 def with_job(job: Job, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a handler as the given job."""
-    token = _current.set(job)
-    try:
-        return function(*args, **kwargs)
-    finally:
-        job.end(token)
+    with job.processing():
+        token = _current.set(job)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            job.end(token)
 
 
 async def with_job_async(job: Job, function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
-    token = _current.set(job)
-    try:
-        return await function(*args, **kwargs)
-    finally:
-        job.end(token)
+    with job.processing():
+        token = _current.set(job)
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            job.end(token)
 
 
 def _leave(message: QueueMessage[Any], error: BaseException | None) -> NoReturn:

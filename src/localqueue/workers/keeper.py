@@ -1,4 +1,5 @@
-"""Keeps what a worker holds: renews leases, sends heartbeats, notices handlers that take too long."""
+"""Keeps what a worker holds: renews leases, sends heartbeats, tells progress, notices handlers that take too long and
+messages that were cancelled."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError
 from localqueue.events.event import RENEWED
+from localqueue.jobs import progress
 from localqueue.message import QueueMessage
-from localqueue.stores.port import Lease
+from localqueue.stores.port import CANCELLED, Changes, Lease
+from localqueue.workers.alarm import Alarm
 from localqueue.workers.job import Job
 
 if TYPE_CHECKING:
@@ -22,15 +25,19 @@ log = logging.getLogger("localqueue.workers")
 
 _HEARTBEAT = 5.0
 _SHORTEST_TICK = 0.02
+_TELL_EVERY = 0.25  # seconds between what is told of the progress of handlers
+_LISTEN_AFTER = 0.5  # a message that is held for less ends before anybody could cancel it
+_LOOK_AGAIN = 0.25  # for a message that was cancelled after it was leased and before it was held
 
 
 class Held:
     """A leased message in a worker's hands, waiting or running."""
 
-    __slots__ = ("deadline", "job", "on_timeout", "renew_at")
+    __slots__ = ("deadline", "job", "on_timeout", "renew_at", "since")
 
-    def __init__(self, job: Job, renew_at: float) -> None:
+    def __init__(self, job: Job, since: float, renew_at: float) -> None:
         self.job = job
+        self.since = since
         self.renew_at = renew_at
         self.deadline: float | None = None
         self.on_timeout: Callable[[], None] | None = None
@@ -66,6 +73,10 @@ class Keeper:
         self._untold = 0  # leases that no heartbeat has told of yet
         self._wakes_at = 0.0
         self._thread: threading.Thread | None = None
+        self._alarm: Alarm | None = None
+        self._looks: list[float] = []  # when to look at all leases, because something was cancelled
+        self._telling: set[Job] = set()  # whose progress is not written yet
+        self._tell_at = 0.0
         self._closed = False
 
     def start(self) -> None:
@@ -77,15 +88,16 @@ class Keeper:
     def hold(self, message: QueueMessage[Any]) -> Held:
         """Keep the lease of a message until `drop`."""
         now = time.monotonic()
-        held = Held(Job(self._queue, message, now), now + self._renew_after)
+        tell = self._note_progress if self._renews else None
+        held = Held(Job(self._queue, message, now, tell), now, now + self._renew_after)
         with self._counting:
             self._untold += 1
         if self._lasting:
             self._held[message.id, message.attempts] = held
-            return held
-        with self._stirred:
-            self._held[message.id, message.attempts] = held
-        self.start()
+        else:
+            with self._stirred:
+                self._held[message.id, message.attempts] = held
+            self.start()
         return held
 
     def drop(self, message: QueueMessage[Any]) -> None:
@@ -130,13 +142,17 @@ class Keeper:
             with self._stirred:
                 if self._closed or not (self._lasting or self._held):
                     self._thread = None
-                    return
+                    alarm, self._alarm = self._alarm, None
+                    break
                 self._wakes_at = self._next_tick(next_beat)
                 self._stirred.wait(max(self._wakes_at - time.monotonic(), _SHORTEST_TICK))
+        if alarm is not None:
+            alarm.close()
 
     def _tick(self, now: float, beat: bool) -> None:
         """Leases first. Whatever goes wrong, the thread goes on: without it every lease would be lost."""
         duties: list[Callable[[], None]] = [lambda: self._renew(now), lambda: self._expire(now)]
+        duties += [lambda: self._tell_progress(now), lambda: self._listen(now)]
         if beat:
             duties.append(self._beat)
         for duty in duties:
@@ -146,7 +162,14 @@ class Keeper:
                 log.exception("the leases of queue %r", self._queue.name)
 
     def _next_tick(self, next_beat: float) -> float:
-        tick = min(next_beat, time.monotonic() + self._renew_after / 2)
+        now = time.monotonic()
+        tick = min(next_beat, now + self._renew_after / 2)
+        if self._alarm is None and self._renews:
+            tick = min(tick, now + _LISTEN_AFTER)
+        if self._looks:
+            tick = min(tick, self._looks[0])
+        if self._telling:
+            tick = min(tick, self._tell_at)
         for held in list(self._held.values()):
             tick = min(tick, held.renew_at if self._renews else tick, tick if held.deadline is None else held.deadline)
         return tick
@@ -171,7 +194,10 @@ class Keeper:
     def _renew(self, now: float) -> None:
         if not self._renews:
             return
-        due = [held for held in list(self._held.values()) if held.renew_at <= now and not held.job.lost]
+        with self._stirred:
+            at_once = bool(self._looks) and self._looks[0] <= now
+            self._looks = [look for look in self._looks if look > now]
+        due = [held for held in list(self._held.values()) if (at_once or held.renew_at <= now) and not held.job.lost]
         if not due:
             return
         leases = [Lease(self._queue.name, held.job.message.id, held.job.message.attempts) for held in due]
@@ -188,9 +214,59 @@ class Keeper:
                     self._ledger.renewed(held.job.message)
             elif (held.job.message.id, held.job.message.attempts) in self._held:
                 held.job.lose()
-                log.warning("lost the lease of message %s of queue %r", held.job.message.id, self._queue.name)
+                self._tell_loss(held.job.message)
                 if self._on_lost is not None:
                     self._on_lost(held.job)
+
+    def _tell_loss(self, message: QueueMessage[Any]) -> None:
+        try:
+            known = self._queue.store.get(self._queue.name, message.id)
+        except QueueError:
+            known = None
+        if known is not None and known.state == CANCELLED:
+            log.info("message %s of queue %r was cancelled while it was running", message.id, self._queue.name)
+        else:
+            log.warning("lost the lease of message %s of queue %r", message.id, self._queue.name)
+
+    # cancellation: whoever holds something for a while hears of it, and finds its lease lost when it renews it
+
+    def _listen(self, now: float) -> None:
+        if self._alarm is not None or not self._renews:
+            return
+        if any(now - held.since >= _LISTEN_AFTER for held in list(self._held.values())):
+            self._alarm = Alarm(self._queue, self._look_at_leases)
+
+    def _look_at_leases(self) -> None:
+        now = time.monotonic()
+        with self._stirred:
+            self._looks = [now, now + _LOOK_AGAIN]
+            self._stirred.notify()
+
+    # progress
+
+    def _note_progress(self, job: Job) -> None:
+        """Have it written soon, all that was told at once."""
+        with self._stirred:
+            self._telling.add(job)
+            if self._tell_at < self._wakes_at:
+                self._stirred.notify()
+
+    def _tell_progress(self, now: float) -> None:
+        if not self._telling or now < self._tell_at:
+            return
+        self._tell_at = now + _TELL_EVERY
+        with self._stirred:
+            telling, self._telling = self._telling, set()
+        running = [job for job in telling if not (job.ended or job.lost)]
+        writes = [progress.written(job.message, job.told) for job in running if job.told is not None]
+        if not writes:
+            return
+        try:
+            self._queue.desk.commit(Changes(records=writes))
+        except QueueError as error:
+            log.warning("could not tell the progress of %d messages: %s", len(writes), error)
+            with self._stirred:
+                self._telling |= telling
 
     def _expire(self, now: float) -> None:
         late: list[Callable[[], None]] = []

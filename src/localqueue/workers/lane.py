@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
 from localqueue.message import QueueMessage
-from localqueue.queue.wait import WorkWait
 from localqueue.stores.port import Settle
 from localqueue.workers.job import with_job
 from localqueue.workers.keeper import Held
 from localqueue.workers.outcome import Call, Outcome, drive
 
 if TYPE_CHECKING:
+    from localqueue.workers.turns import Turns
     from localqueue.workers.worker import Worker
 
 log = logging.getLogger("localqueue.workers")
@@ -37,12 +37,13 @@ class Lane(threading.Thread):
         self.failure: BaseException | None = None
         self.number = number
         self._worker = worker
-        self._wait = WorkWait(worker.queue, worker.notification_policy, worker=worker.worker_id)
+        self._wait = worker.turnstile.waiting()
         self._leased: deque[Held] = deque()
         self._outcomes: list[Outcome] = list(outcomes)
         self._oldest_outcome = time.monotonic()
         self._abandoned = False
         self._replaced = False
+        self._has_place = worker.turns is None
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -59,7 +60,9 @@ class Lane(threading.Thread):
                 self._worker.wind_up()
                 self._leave(self._outcomes)
         finally:
+            self._worker.turnstile.flush()
             self._wait.close()
+            self._leave_turn()
             if not self._replaced:
                 self._worker.lane_ended(self)
 
@@ -79,7 +82,7 @@ class Lane(threading.Thread):
         if (worker.stopping.is_set() or not self._start_in_pace()) and not worker.delivery.consumes:
             with self._lock:
                 self._leased.appendleft(held)
-        else:
+        elif worker.turnstile.admits(held):
             self._run(held)
         return True
 
@@ -88,16 +91,37 @@ class Lane(threading.Thread):
             if self._leased:
                 return self._leased.popleft()
         worker = self._worker
+        if worker.turns is not None and not self._take_turn(worker.turns):
+            return None
         outcomes, self._outcomes = self._outcomes, []
-        messages = worker.exchange.swap(outcomes, worker.batch)
+        messages = worker.turnstile.swap(outcomes, worker.batch)
         if not messages:
+            self._leave_turn()
             return None
         first, *rest = [worker.keeper.hold(message) for message in messages]
         with self._lock:
             self._leased.extend(rest)
         return first
 
+    def _take_turn(self, turns: Turns) -> bool:
+        """Have a place among the handlers of all queues that share them; False when the worker stops first."""
+        queue = self._worker.queue.name
+        if self._has_place:
+            if turns.keep(queue):
+                return True
+            self._settle()
+            self._leave_turn()
+        self._has_place = turns.take(queue, self._worker.stopping)
+        return self._has_place
+
+    def _leave_turn(self) -> None:
+        if self._worker.turns is not None and self._has_place:
+            self._has_place = False
+            self._worker.turns.give()
+
     def _wait_for_work(self) -> bool:
+        if self._worker.stopping.is_set():
+            return True
         try:
             return self._worker.wait_for_work(self._wait)
         except QueueStoreClosedError:
@@ -111,6 +135,7 @@ class Lane(threading.Thread):
         """Wait until a message may start; False when the worker stops first."""
         while self._worker.pace.paced and (pause := self._worker.pace.wait()) > 0:
             self._settle()
+            self._worker.turnstile.flush()
             if self._worker.stopping.wait(pause):
                 return False
         return True
@@ -120,40 +145,43 @@ class Lane(threading.Thread):
         call = Call(with_job, (job, worker.handler, job.message.value))
         if worker.on_start is not None:
             worker.on_start(job.message)
-        if worker.timeout is not None:
-            worker.keeper.watch(held, worker.timeout, lambda: self._give_up(held))
+        timeout = worker.timeout_for(job.message)
+        if timeout is not None:
+            worker.keeper.watch(held, timeout, lambda: self._give_up(held, timeout))
         try:
             outcome: Outcome = drive(worker.delivery.steps(job, call))
         except LeaseLost as error:
             outcome = Outcome(job.message, "lost", None, error=error)
         except Exception as error:  # the ledger or the saga's log could not be read or written
             outcome = worker.delivery.interrupted(job.message, error)
-        if worker.timeout is not None and not worker.keeper.unwatch(held):
+        if timeout is not None and not worker.keeper.unwatch(held):
             # It took too long: the keeper settles what this thread has, and replaces it.
             self._abandoned = self._replaced = True
             return
         if not self._outcomes:
             self._oldest_outcome = time.monotonic()
         self._outcomes.append(outcome)
-        if self._leased and time.monotonic() - self._oldest_outcome > _KEEP_OUTCOMES:
+        late = time.monotonic() - self._oldest_outcome > _KEEP_OUTCOMES
+        if self._leased and (late or worker.turnstile.holds_place(job.message)):
             self._settle()
 
     def _settle(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         self._worker.exchange.settle(outcomes)
 
-    def _give_up(self, held: Held) -> None:
+    def _give_up(self, held: Held, timeout: float) -> None:
         """Called by the keeper: the handler's time is up. A thread can not be stopped, so it is left behind."""
         self._abandoned = self._replaced = True
         worker, message = self._worker, held.job.message
         held.job.lose()
-        error = TimeoutError(f"the handler did not finish within {worker.timeout} seconds")
+        error = TimeoutError(f"the handler did not finish within {timeout} seconds")
         log.warning("message %s of queue %r: %s", message.id, worker.queue.name, error)
         try:
             failure = worker.delivery.failure(message, error, held.job.now)
         except Exception as problem:  # the ledger could not be written
             failure = worker.delivery.interrupted(message, problem)
         outcomes, self._outcomes = self._outcomes, []
+        self._leave_turn()
         worker.replace_lane(self, [*outcomes, failure, *self._unstarted()])
 
     def _unstarted(self) -> list[Outcome]:

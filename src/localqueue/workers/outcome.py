@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from localqueue.errors import JobCancelled, LeaseLost
 from localqueue.interrupts import is_cut_off, is_interrupt
 from localqueue.message import QueueMessage
 from localqueue.stores.port import RecordWrite, Settle
@@ -70,6 +71,11 @@ class Outcome:
 
     def settled(self) -> Settled:
         return Settled(message=self.message, state=self.state, result=self.result, error=self.error)
+
+
+def is_unwanted(outcome: Outcome) -> bool:
+    """Whether a handler ended because its result was not wanted any more, which says nothing about the handler."""
+    return outcome.state == "lost" and isinstance(outcome.error, JobCancelled | LeaseLost)
 
 
 class Stray(Exception):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueError, QueueStoreClosedError
 from localqueue.stores.kept_error import describe_error
-from localqueue.stores.port import INFLIGHT, Changes, Settle
+from localqueue.stores.port import INFLIGHT, Settle
 from localqueue.workers.counts import Tally, WorkerCounts
 from localqueue.workers.signals import STOP_SIGNALS, StopSignals
 
@@ -191,17 +191,17 @@ class Supervisor:
         queue = self._worker.queue
         limit = self._worker.attempt_limit
         error = describe_error(WorkerDied(f"the worker process ended with {how} while it held the message"))
-        settles = []
+        settles, records = [], []
         try:
             for message in queue.store.scan(queue.name, state=INFLIGHT):
                 if message.leased_by == child.worker_id:
                     settle = Settle(queue.name, message.id, "release", message.attempts)
-                    if child.running in (message.id, ""):
-                        settles.append(settle._replace(error=error, max_attempts=limit))
-                    else:
-                        settles.append(settle._replace(forgive=True))
+                    ran = child.running in (message.id, "")
+                    settle = settle._replace(**{"error": error, "max_attempts": limit} if ran else {"forgive": True})
+                    settles.append(settle)
+                    records.append(queue.desk.endings.records(settle, message))
             if settles:
-                queue.desk.commit(Changes(settle=settles, strict=False))
+                queue.desk.conclude(settles, records)
         except QueueStoreClosedError:
             raise
         except QueueError as problem:  # then the leases run out by themselves

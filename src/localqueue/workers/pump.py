@@ -99,7 +99,7 @@ class Pump:
         worker = self._worker
         try:
             worker._prepare(run_steps=self._begin_after, on_lost=self._cancel_lost)
-            self._watcher = Watcher(worker.queue, worker.notification_policy, self.ring, worker=worker.worker_id)
+            self._watcher = Watcher(worker.queue, worker.notification_policy, worker.turnstile.waiting(), self.ring)
             recovery = Recovery(worker.delivery.coordinator, self._performer.run_to_end)
             try:
                 worker.keeper.start()
@@ -150,6 +150,7 @@ class Pump:
         if wanted > 0:
             self._watcher.arm()
         self._flush_calls()
+        worker.turnstile.flush()
         self._bell.wait(min(pause, _LOOK_AGAIN) if self._until_empty else pause)
         return True
 
@@ -159,8 +160,9 @@ class Pump:
         last_look = self._until_empty and not self._running
         if not outcomes and (wanted == 0 or (self._watcher.armed and not last_look)):
             return bool(self._inbox)
-        messages = self._worker.exchange.swap(outcomes, wanted)
-        self._leased.extend(self._worker.keeper.hold(message) for message in messages)
+        worker = self._worker
+        messages = worker.turnstile.swap(outcomes, wanted)
+        self._leased.extend(worker.keeper.hold(message) for message in messages)
         # Whoever was told of an outcome may have put something: look once more before saying that there is nothing.
         return bool(messages or self._inbox or self._outcomes or (outcomes and self._until_empty))
 
@@ -168,6 +170,8 @@ class Pump:
         if not self._until_empty or self._running or self._leased or self._inbox or self._worker.pace.open_for:
             return False
         try:
+            if self._worker.turnstile.held_back and self._worker.queue.qsize():
+                return False
             # What fell due since the last look is not delayed any more: look once more before saying so.
             return not self._wait_for_delayed or (self._worker.queue.stats().delayed == 0 and not self._swap(1))
         except QueueStoreClosedError:
@@ -219,7 +223,9 @@ class Pump:
         while self._leased and len(self._running) < worker.concurrency:
             if worker.pace.paced and (pause := worker.pace.wait()) > 0:
                 break
-            self._begin_message(self._leased.popleft())
+            held = self._leased.popleft()
+            if worker.turnstile.admits(held):
+                self._begin_message(held)
         else:
             pause = _LONG
         return min(pause, worker.pace.open_for or _LONG)

@@ -9,6 +9,7 @@ from localqueue.errors import QueueError
 from localqueue.message import QueueMessage
 from localqueue.retry import QueueAttemptStore
 from localqueue.retry.plan import any_failure
+from localqueue.workers.failure_log import log_try
 from localqueue.workers.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Tries:
         for fixed in ("key", "key_fn"):
             if fixed in kwargs:
                 raise ValueError(f"a worker counts tries by message id, so it takes no {fixed}=")
+        if kwargs.get("before_sleep") is None:
+            kwargs["before_sleep"] = self._tell
         self._sync = PersistentRetrying(**kwargs)
         self._async = PersistentAsyncRetrying(**kwargs)
 
@@ -49,6 +52,10 @@ class Tries:
         """The same for coroutine functions. Making it may block."""
         self._begin_again(message)
         return self._async.copy(key=message.id)
+
+    def _tell(self, state: Any) -> None:
+        error = state.outcome.exception() if state.outcome.failed else None
+        log_try(self._queue.name, state.key, state.attempt_number, state.upcoming_sleep, error)
 
     def _begin_again(self, message: QueueMessage[Any]) -> None:
         """Forget a budget that was used up before the message was last requeued."""

@@ -27,12 +27,11 @@ class Watcher:
         self,
         queue: PersistentQueue[Any],
         policy: NotificationPolicy | None,
+        wait: WorkWait,
         found: Callable[[], object],
-        *,
-        worker: str | None = None,
     ) -> None:
         self._queue = queue
-        self._wait = WorkWait(queue, policy, worker=worker)
+        self._wait = wait
         self._found = found
         self._armed = False
         self._closed = False

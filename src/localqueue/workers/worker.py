@@ -7,11 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from localqueue.limits import Limits
 from localqueue.policies import NotificationPolicy
 from localqueue.queue.wait import WorkWait
-from localqueue.worker_config import PersistentWorkerConfig
+from localqueue.worker_config import PersistentWorkerConfig, WorkerOptions
 from localqueue.workers.core import WorkerCore, is_async
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.lane import Lane
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
     from localqueue.workers.outcome import Outcome
     from localqueue.workers.processes import Child, Supervisor
+    from localqueue.workers.turns import Turns
 
 log = logging.getLogger("localqueue.workers")
 
@@ -44,6 +46,8 @@ class Worker(WorkerCore):
     renewed while handlers run. With `prefetch` each thread leases that many messages in one transaction and settles
     them together. `timeout` gives up on a handler: a process is ended, a thread is left behind and replaced.
 
+    `limits` say how many messages all workers of the queue together may start in a time and run at once.
+
     `run` returns after `stop()`, SIGTERM or SIGINT: running handlers finish, messages not yet started are given back. A
     second signal, or `shutdown_timeout`, stops waiting for them.
     """
@@ -62,7 +66,8 @@ class Worker(WorkerCore):
         shutdown_timeout: float | None = None,
         notification_policy: NotificationPolicy | None = None,
         on_settled: Callable[[Settled], object] | None = None,
-        **overrides: Any,
+        limits: Limits | None = None,
+        **settings: Unpack[WorkerOptions],
     ) -> None:
         if executor not in ("threads", "processes"):
             raise ValueError(f"executor must be 'threads' or 'processes', not {executor!r}; asyncio has AsyncWorker")
@@ -79,7 +84,8 @@ class Worker(WorkerCore):
             shutdown_timeout=shutdown_timeout,
             notification_policy=notification_policy,
             on_settled=on_settled,
-            overrides=overrides,
+            limits=limits,
+            overrides=settings,
         )
         self.executor = executor
         self._lanes: list[Lane] = []
@@ -90,6 +96,7 @@ class Worker(WorkerCore):
         self._wait_for_delayed = False
         self._emptied = False
         self._failure: BaseException | None = None
+        self.turns: Turns | None = None
         self.ring: Callable[[], object] | None = None
         self.on_start: Callable[[QueueMessage[Any]], object] | None = None
         self._supervisor: Supervisor | None = None
@@ -122,6 +129,8 @@ class Worker(WorkerCore):
         self.stopping.set()
         for lane in list(self._lanes):
             lane.wake()
+        if self.turns is not None:
+            self.turns.stir()
         with self._changed:
             self._changed.notify_all()
 

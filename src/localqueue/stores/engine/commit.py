@@ -29,7 +29,7 @@ def _apply(unit: Unit, changes: Changes, enqueued: list[Enqueued] | None) -> Com
         enqueued = arrivals.enqueue(unit, changes, wiring)
         add_edges(unit, changes.edges, wiring)
     settled = settle(unit, changes.settle, strict=changes.strict) if changes.settle else []
-    versions = unit.rows.write_records(changes.records, unit.now) if changes.records else []
+    versions = unit.write_records(changes.records)
     leased = leases.lease(unit, changes.lease, settle_all=True) if changes.lease is not None else None
     return Committed(enqueued, settled, leased or [], versions)
 

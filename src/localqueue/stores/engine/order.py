@@ -7,8 +7,8 @@ here, where nobody else can commit meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from localqueue._dataclass import replace
 from localqueue.errors import IdTaken
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.unit import Unit

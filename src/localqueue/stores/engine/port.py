@@ -8,9 +8,10 @@ decides, nobody else may.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from localqueue._dataclass import dataclass, field
+from localqueue._named_tuple import NamedTuple
 from localqueue.ids import Mint
 from localqueue.stores.engine.row import Row
 from localqueue.stores.port import LeaseRequest, NewMessage, RecordWrite, StoredMessage

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from localqueue._dataclass import dataclass
+from localqueue._named_tuple import NamedTuple
 from localqueue.stores import rules
 from localqueue.stores.port import STATES, NewMessage
 

@@ -73,7 +73,7 @@ class EngineStore(Shell):
         records: Sequence[RecordWrite],
     ) -> tuple[range, float]:
         def work(unit: Unit) -> tuple[range, float]:
-            unit.rows.write_records(records, unit.now)
+            unit.write_records(records)
             new = zip(map(self.ids.id_of, keys), payloads, strict=True)
             done = apply(
                 unit, Changes(enqueue=[NewMessage(one, queue, payload, codec) for one, payload in new])

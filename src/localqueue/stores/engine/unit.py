@@ -8,14 +8,15 @@ in one go. Only a search that memory can not answer (timers, the oldest message,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import Insert, Key, Note, Rows, Run, Wanted, Writes
 from localqueue.stores.engine.room import Room
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, ENDINGS, EXPIRED, INFLIGHT, Row, from_json
-from localqueue.stores.port import NewMessage, Transition
+from localqueue.stores.port import NewMessage, RecordWrite, Transition
+from localqueue.stores.wake import RecordName, told_records
 
 _AS_IT_IS: Any = object()
 
@@ -28,6 +29,7 @@ class Unit:
         self.writes = Writes()
         self.changed_queues: set[int] = set()
         self.changed_runs: set[Any] = set()
+        self.changed_records: set[RecordName] = set()  # those that somebody is to be told of
         self.noting = observed or rows.journalled
         self._transitions: list[Transition] = []
         self._known: dict[int, Row | None] = {}
@@ -337,6 +339,15 @@ class Unit:
 
     def _is_blocked(self, row: Row) -> bool:
         return row.state == BLOCKED and self._known.get(row.key) is row
+
+    # records
+
+    def write_records(self, writes: Sequence[RecordWrite]) -> list[int]:
+        """Set or delete records; their new versions, 0 of one that is gone."""
+        if not writes:
+            return []
+        self.changed_records |= told_records(writes)
+        return self.rows.write_records(writes, self.now)
 
     # what happened
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from localqueue.stores.address import require_path
 from localqueue.stores.keyvalue.port import VERSION, Kind, Records
 from localqueue.stores.lmdb import connection, keys
 from localqueue.stores.lmdb.keys import Txn
+from localqueue.stores.path import require_path
 
 T = TypeVar("T")
 V = TypeVar("V")

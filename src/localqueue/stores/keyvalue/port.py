@@ -6,9 +6,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from localqueue._dataclass import dataclass
 from localqueue.errors import (
     PayloadError,
     QueueStoreClosedError,

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from localqueue.stores import fork
-from localqueue.stores.address import require_path
 from localqueue.stores.keyvalue.port import VERSION, Kind, LockedRecords
+from localqueue.stores.path import require_path
 from localqueue.stores.sqlite.connection import SYNCHRONOUS, connect, make_place, patiently
 from localqueue.stores.sqlite.errors import DRIVER, translate, translated
 from localqueue.stores.sqlite.schema import run_script

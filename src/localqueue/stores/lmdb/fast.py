@@ -116,8 +116,9 @@ def _drop(rows: LMDBRows, row: Row) -> None:
 
 
 def is_step(changes: Changes) -> bool:
-    """Whether a commit is that of a worker: what it held is acked or released, and perhaps the next is claimed."""
-    if changes.enqueue or changes.edges or changes.records or changes.topics or not changes.settle:
+    """Whether a commit is that of a worker: what it held is acked or released, with records, and perhaps the next is
+    claimed."""
+    if changes.enqueue or changes.edges or changes.topics or not changes.settle:
         return False
     return all(one.action in _STEPS and one.token is not None for one in changes.settle)
 

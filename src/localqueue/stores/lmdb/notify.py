@@ -1,15 +1,15 @@
-"""What a blocked caller waits for: a message to lease, room to put one, a change of a run."""
+"""What a blocked caller waits for: a message to lease, room to put one, a change of a run or of records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from localqueue.stores import rules
 from localqueue.stores.engine.row import READY
 from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.schema import QueueRow
-from localqueue.stores.wake import StoreWaiter, change_of
+from localqueue.stores.wake import RecordName, StoreWaiter, change_of
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
@@ -53,6 +53,16 @@ def for_run(store: LMDBQueueStore, run_id: str) -> StoreWaiter:
     return _waiter(store, store.queues(), change_of(lambda: store.run(run_id)))
 
 
-def _waiter(store: LMDBQueueStore, queues: Sequence[str], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
-    watched = tuple((store.namespace_id, name) for name in queues)
+def for_records(store: LMDBQueueStore, kind: str, keys: Sequence[str]) -> StoreWaiter:
+    names = [RecordName(kind, key) for key in dict.fromkeys(keys)]
+
+    def look(reads: Reads) -> list[int]:
+        """In which version each record is; a version is never used again."""
+        return [0 if (found := reads.record(*name)) is None else found.version for name in names]
+
+    return _waiter(store, names, change_of(lambda: store._read(look)))
+
+
+def _waiter(store: LMDBQueueStore, names: Sequence[Hashable], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
+    watched = tuple((store.namespace_id, name) for name in names)
     return StoreWaiter(store._environment.wake, watched, check)

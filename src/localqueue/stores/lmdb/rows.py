@@ -26,6 +26,7 @@ from localqueue.stores.port import (
     StoredMessage,
     Transition,
 )
+from localqueue.stores.wake import RecordName
 
 if TYPE_CHECKING:
     from localqueue.stores.lmdb.store import LMDBQueueStore
@@ -38,13 +39,14 @@ _RUNS_A_LOOK = 4
 class LMDBRows(Reads):
     """The rows of queues are kept here while the transaction lasts; `flush` writes them."""
 
-    __slots__ = ("_journal", "changed", "journalled", "observed", "transitions")
+    __slots__ = ("_journal", "changed", "changed_records", "journalled", "observed", "transitions")
     guards_dedupe_keys = False
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
         super().__init__(store, txn, now)
         self.observed = observed
         self.changed: set[int] = set()  # queues that somebody may wait for
+        self.changed_records: set[RecordName] = set()
         self.transitions: list[Transition] = []
         self._journal = journal.Switch.read(self)
         self.journalled = self._journal.enabled
@@ -298,10 +300,11 @@ class LMDBRows(Reads):
         versions = []
         for write in writes:
             key = keys.record(self.namespace, write.kind, write.key)
-            packed = self.txn.get(key)
-            version = 0 if packed is None else schema.unpack_record(packed)[2]
-            if write.expect is not None and write.expect != version:
-                raise refusals.record_conflict(write, version)
+            if write.expect is not None:
+                packed = self.txn.get(key)
+                version = 0 if packed is None else schema.unpack_record(packed)[2]
+                if write.expect != version:
+                    raise refusals.record_conflict(write, version)
             if write.value is None:
                 self.txn.delete(key)
                 versions.append(0)

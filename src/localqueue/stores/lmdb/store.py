@@ -12,7 +12,6 @@ from localqueue.events.journal import JournalEvent
 from localqueue.ids import Mint
 from localqueue.message import QueueStats, RunStats
 from localqueue.stores import refusals
-from localqueue.stores.address import require_path
 from localqueue.stores.engine import commit, leases
 from localqueue.stores.engine.row import READY
 from localqueue.stores.engine.store import EngineStore
@@ -22,6 +21,7 @@ from localqueue.stores.lmdb.keys import Txn
 from localqueue.stores.lmdb.reads import Reads
 from localqueue.stores.lmdb.rows import LMDBRows
 from localqueue.stores.lmdb.writer import Writer
+from localqueue.stores.path import require_path
 from localqueue.stores.port import (
     Changes,
     CheckReport,
@@ -37,6 +37,7 @@ from localqueue.stores.port import (
     Waiter,
 )
 from localqueue.stores.room import A_ROW, size_of, size_of_batch
+from localqueue.stores.wake import heed, told_records
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ class LMDBQueueStore(EngineStore):
             self._finalizer()
             raise
         self.ids = Mint(self._secret)
+        heed(clock, self._environment.wake.stir)
         connection.stores.add(self)
 
     def _find_namespace(self, txn: Txn) -> tuple[int, int] | None:
@@ -109,6 +111,11 @@ class LMDBQueueStore(EngineStore):
     def now(self) -> float:
         return self._clock()
 
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock it was opened with."""
+        return self._clock
+
     # the three write verbs
 
     def commit(self, changes: Changes) -> Committed:
@@ -126,8 +133,10 @@ class LMDBQueueStore(EngineStore):
         settled = fast.settle(rows, changes.settle, strict=changes.strict)
         if settled is None:
             return self._engine(rows, lambda unit: commit.apply(unit, changes))
+        versions = rows.write_records(changes.records, rows.now)
+        rows.changed_records |= told_records(changes.records)
         leased = None if changes.lease is None else self._lease(rows, changes.lease, settle_all=True)
-        return Committed([], settled, leased or [])
+        return Committed([], settled, leased or [], versions)
 
     def _lease(self, rows: LMDBRows, request: LeaseRequest, *, settle_all: bool = False) -> list[StoredMessage] | None:
         leased = fast.lease(rows, request)
@@ -177,6 +186,7 @@ class LMDBQueueStore(EngineStore):
         result = work(unit)
         rows.transitions = unit.finish()
         rows.changed |= unit.changed_queues
+        rows.changed_records |= unit.changed_records
         return result
 
     def _change(self, work: Callable[[LMDBRows], T]) -> T:
@@ -190,7 +200,7 @@ class LMDBQueueStore(EngineStore):
 
         result, rows, changed = self._writer.run(apply, clock=self._clock, timeout=self._timeout)
         self.queue_ids.update(rows.new_queues)
-        self._environment.wake.touched([(self.namespace_id, name) for name in changed])
+        self._environment.wake.touched([(self.namespace_id, name) for name in (*changed, *rows.changed_records)])
         if seen is not None:
             seen += rows.transitions
         return result
@@ -324,6 +334,9 @@ class LMDBQueueStore(EngineStore):
 
     def listen_run(self, run_id: str) -> Waiter:
         return notify.for_run(self, run_id)
+
+    def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
+        return notify.for_records(self, kind, keys)
 
     # life
 

@@ -10,14 +10,16 @@ The fields of a document; those that are None are left out:
     k    what listeners are to hear                       j   1: written by a transaction that keeps a journal
 
 What listeners hear (`k`, also of the one document of `lq_wakes`): `c` is the channel, `ready:<namespace>` for messages
-that can be claimed, `room:<namespace>` for those that left the ready ones, `run:<namespace>` for changes of a run. `q`
-is the queue. `t` makes it differ from what was said before, because the server tells of fields that changed.
+that can be claimed, `room:<namespace>` for those that left the ready ones, `run:<namespace>` for changes of a run,
+`record:<namespace>` for records, which tell of themselves in their field `told`. `q` is the queue, or a number that
+stands for the record. `t` makes it differ from what was said before, because the server tells of fields that changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
+from zlib import crc32
 
 from bson.int64 import Int64
 from bson.objectid import ObjectId
@@ -43,7 +45,7 @@ WITHOUT_CONTENT = {"b": 0, "hd": 0, "co": 0, "h": 0}
 LARGEST = 15 * 1024 * 1024
 
 #: The channels of listeners.
-TO_CLAIM, ROOM, RUN = "ready", "room", "run"
+TO_CLAIM, ROOM, RUN, RECORD = "ready", "room", "run", "record"
 
 
 def row_of(document: Document) -> Row:
@@ -164,6 +166,11 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 def channel(kind: str, namespace: int) -> str:
     return f"{kind}:{namespace}"
+
+
+def record_number(kind: str, key: str) -> int:
+    """Two records with the same number cost a look at the store and nothing else."""
+    return crc32(key.encode(), crc32(kind.encode()))
 
 
 def say(kind: str, namespace: int, queue: int) -> Document:

@@ -1,4 +1,5 @@
-"""The everyday writes, each a single statement: put one, claim, ack one, renew; and the short transaction of many acks.
+"""The everyday writes, each a single statement: put one, claim, ack one, renew; and the short transaction of
+many acks, or of acks and records.
 
 One message is claimed by one statement. Several are found first and then claimed each on the condition that nobody was
 quicker, in one write. What a journal has to know of, or what sets something else free, is refused by the conditions of
@@ -19,9 +20,11 @@ from localqueue.stores import refusals
 from localqueue.stores.engine.row import DELAYED, INFLIGHT, READY
 from localqueue.stores.mongodb import errors, gate
 from localqueue.stores.mongodb.document import ROOM, TO_CLAIM, Document, grouped, numbers, say, simple, to_fields
+from localqueue.stores.mongodb.records import write
 from localqueue.stores.mongodb.schema import BY_KEY, CLAIM
 from localqueue.stores.mongodb.transaction import transact
-from localqueue.stores.port import STATES, Changes, Enqueued, Lease, LeaseRequest, NewMessage, Settle
+from localqueue.stores.port import STATES, Changes, Enqueued, Lease, LeaseRequest, NewMessage, RecordWrite, Settle
+from localqueue.stores.wake import told_records
 
 if TYPE_CHECKING:
     from localqueue.stores.mongodb.store import MongoDBQueueStore
@@ -202,31 +205,34 @@ def ack_one(store: MongoDBQueueStore, name: str, message_id: str, token: int | N
 
 
 def is_acks(changes: Changes) -> bool:
-    """Whether a commit acks leased messages and changes nothing else."""
-    if not changes.settle or changes.enqueue or changes.records or changes.edges or changes.topics:
+    """Whether a commit acks leased messages, perhaps writes records, and changes nothing else."""
+    if not changes.settle or changes.enqueue or changes.edges or changes.topics:
         return False
     return all(one.action == "ack" and one.token is not None for one in changes.settle)
 
 
-def ack_all(store: MongoDBQueueStore, settles: Sequence[Settle]) -> bool:
-    """Whether all of these acks were applied; otherwise none was."""
-    if len(settles) == 1:
-        return ack_one(store, settles[0].queue, settles[0].id, settles[0].token)
+def ack_all(store: MongoDBQueueStore, settles: Sequence[Settle], records: Sequence[RecordWrite]) -> list[int] | None:
+    """The versions of the records, if all of these acks were applied; otherwise nothing was."""
+    if len(settles) == 1 and not records:
+        return [] if ack_one(store, settles[0].queue, settles[0].id, settles[0].token) else None
     groups = grouped(((store._find_queue(one.queue), one.token), store.ids.key_of(one.id) or 0) for one in settles)
     if _is_followed(store, [key for keys in groups.values() for key in keys]):
-        return False
+        return None
 
-    def work(session: Any) -> None:
+    def work(session: Any) -> tuple[list[int], set[tuple[str, int]]]:
         for (queue, token), keys in groups.items():
             query = {"_id": {"$in": numbers(keys)}, "q": queue, "s": INFLIGHT, "a": token, **_NOTHING_FOLLOWS}
             if store.server.messages.delete_many(query, hint=BY_KEY, session=session).deleted_count != len(keys):
                 raise _NotAll
+        return write(store, session, records, store.now())
 
     try:
-        transact(store.server, work)
+        versions, told = transact(store.server, work)
     except _NotAll:
-        return False
-    return True
+        return None
+    store.ears.written(told_records(records))
+    store.say(told)
+    return versions
 
 
 class _NotAll(Exception):

@@ -1,9 +1,10 @@
 """Waking those who wait: what a blocked caller looks at, and the change stream that tells it to look again.
 
 One stream serves all stores of this process on one database. A message tells of itself: whoever inserts one, makes one
-ready or takes one away writes the field `k` (document.py), and the stream asks for nothing else of it. What no message
-can tell (a deleted one, a resumed queue, a change of a run) is said in the one document of `lq_wakes`, after the commit
-and without waiting for it. The server sends what is said on the channels that somebody here waits for, nothing else.
+ready or takes one away writes the field `k` (document.py), and the stream asks for nothing else of it; a record that is
+waited for does so too. What neither can tell (a deleted one, a resumed queue, a change of a run) is said in the one
+document of `lq_wakes`, after the commit and without waiting for it. The server sends what is said on the channels that
+somebody here waits for, nothing else.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from localqueue.stores.engine.row import BLOCKED, READY
 from localqueue.stores.listener import Ear, Listener
 from localqueue.stores.mongodb import gate
 from localqueue.stores.mongodb.connection import Server
-from localqueue.stores.mongodb.document import ROOM, RUN, TO_CLAIM, Document, channel, say
+from localqueue.stores.mongodb.document import RECORD, ROOM, RUN, TO_CLAIM, Document, channel, record_number, say
 from localqueue.stores.mongodb.reads import Reads
-from localqueue.stores.wake import StoreWaiter, Wake, change_of
+from localqueue.stores.wake import RecordName, StoreWaiter, Wake, change_of
 
 _RUNS = object()
 _TELL_WITHIN = 0.5  # seconds: whoever waits looks again by himself after a second
 _AWAIT_MS = 1000
 _HISTORY_LOST = (136, 234, 280, 286)
 _ANSWER_WITHIN = 5.0
-_INSERTED, _UPDATED = "fullDocument.k", "updateDescription.updatedFields.k"
+_CHANGES = {"insert": "fullDocument", "update": "updateDescription.updatedFields"}  # where they are told
+_SAID, _OF_RECORD = "k", "told"  # the fields that are for listeners, of messages and of records
 
 
 class Ears:
@@ -49,7 +51,7 @@ class Ears:
 
     def begin(self) -> None:
         """Also in a forked child, where nothing of this runs yet."""
-        self._of = {kind: Ear(channel(kind, self._namespace), self._join) for kind in (TO_CLAIM, ROOM, RUN)}
+        self._of = {kind: Ear(channel(kind, self._namespace), self._join) for kind in (TO_CLAIM, ROOM, RUN, RECORD)}
 
     def _join(self) -> ChangeListener | None:
         server = self._server
@@ -66,6 +68,10 @@ class Ears:
         """Messages left these queues, and nothing came."""
         self._of[ROOM].wake.touched(names)
         self._of[RUN].wake.touched((_RUNS,))
+
+    def written(self, names: Iterable[RecordName]) -> None:
+        """A commit of this store changed these records, and tells of it."""
+        self._of[RECORD].wake.touched([_of_record(*name) for name in names])
 
     def open(self, kind: str) -> Wake:
         """The wake of a kind, once the server tells of it."""
@@ -123,9 +129,18 @@ class Notifies(Reads):
     def listen_run(self, run_id: str) -> StoreWaiter:
         return self._waiter(RUN, (_RUNS,), change_of(lambda: self.run(run_id)))
 
+    def listen_records(self, kind: str, keys: Sequence[str]) -> StoreWaiter:
+        names = list(dict.fromkeys(keys))
+        look = change_of(lambda: self._record_versions(kind, names))
+        return self._waiter(RECORD, tuple(_of_record(kind, name) for name in names), look)
+
     def _waiter(self, kind: str, names: tuple[Hashable, ...], check: Callable[[], tuple[bool, float]]) -> StoreWaiter:
         self._require_open()
         return StoreWaiter(self.ears.open(kind), names, check)
+
+
+def _of_record(kind: str, key: str) -> str:
+    return str(record_number(kind, key))
 
 
 class ChangeListener(Listener):
@@ -158,13 +173,16 @@ class ChangeListener(Listener):
 
     def _open(self, channels: list[str]) -> None:
         heard = [
-            {"operationType": "insert", f"{_INSERTED}.c": {"$in": channels}},
-            {"operationType": "update", f"{_UPDATED}.c": {"$in": channels}},
+            {"operationType": kind, f"{changed}.{field}.c": {"$in": channels}}
+            for kind, changed in _CHANGES.items()
+            for field in (_SAID, _OF_RECORD)
         ]
-        shown = {"k": {"$ifNull": [f"${_INSERTED}", f"${_UPDATED}"]}}
+        places = [f"${changed}.{field}" for field in (_OF_RECORD, _SAID) for changed in _CHANGES.values()]
         database = self._server.database.with_options(read_concern=ReadConcern("majority"))
         self._stream = database.watch(
-            [{"$match": {"$or": heard}}, {"$project": shown}], max_await_time_ms=_AWAIT_MS, start_after=self._token
+            [{"$match": {"$or": heard}}, {"$project": {"k": {"$ifNull": places}}}],
+            max_await_time_ms=_AWAIT_MS,
+            start_after=self._token,
         )
 
     def hear(self, timeout: float) -> list[tuple[str, list[str] | None]]:
@@ -188,6 +206,8 @@ class ChangeListener(Listener):
             return []
         if place.startswith(RUN):
             return [(place, None)]
+        if place.startswith(RECORD):
+            return [(place, [str(queue)])]
         if queue not in self._names:
             found = self._server.queues.find_one({"_id": queue}, {"name": 1})
             if found is None:

@@ -282,6 +282,13 @@ class Reads(EngineStore):
             found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$in": keys}})
             return {document["key"]: as_record(document) for document in found}
 
+    def _record_versions(self, kind: str, keys: list[str]) -> dict[str, int]:
+        """Those of the records that are there."""
+        named = {"n": self.namespace_id, "k": kind, "key": {"$in": keys}}
+        with self._call():
+            found = self.server.database.lq_records.find(named, {"key": 1, "version": 1})
+            return {document["key"]: int(document["version"]) for document in found}
+
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
         with self._call():
             found = self.server.database.lq_records.find({"n": self.namespace_id, "k": kind, "key": {"$gt": after}})

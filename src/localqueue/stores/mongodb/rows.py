@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bson.int64 import Int64
-from pymongo import DeleteOne, UpdateOne
+from pymongo import UpdateOne
 from pymongo.errors import OperationFailure
 
 from localqueue.errors import IdTaken
-from localqueue.stores import refusals, rules
+from localqueue.stores import rules
 from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import BLOCKED, DELAYED, INFLIGHT, READY, Row
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.mongodb import errors, fast, gate, schema
+from localqueue.stores.mongodb import errors, fast, gate, records, schema
 from localqueue.stores.mongodb.document import (
     HEADS,
     LIVE,
@@ -461,30 +461,8 @@ class MongoRows:
                 self.database.lq_done.delete_many({**mine, "name": name}, session=self.session)
 
     def write_records(self, writes: Sequence[RecordWrite], now: float) -> list[int]:
-        """A version is never used again, so a stale `expect` can not match by chance."""
-        if not writes:
-            return []
-        records, mine = self.database.lq_records, {"n": self.store.namespace_id}
-        asked = grouped((one.kind, one.key) for one in writes if one.expect is not None).items()
-        either = [{**mine, "k": kind, "key": {"$in": keys}} for kind, keys in asked]
-        found = records.find({"$or": either}, {"v": 0}, session=self.session) if either else ()
-        known = {(one["k"], one["key"]): int(one["version"]) for one in found}
-        last: dict[tuple[str, str], Any] = {}
-        versions = []
-        for write in writes:
-            kind, key, value, expect = write
-            version = known.get((kind, key), 0)
-            if expect is not None and version != expect:
-                raise refusals.record_conflict(write, version)
-            named = {**mine, "k": kind, "key": key}
-            version = known[kind, key] = 0 if value is None else self.ids.reserve()
-            fields = {"v": value, "version": Int64(version), "at": now}
-            last[kind, key] = DeleteOne(named) if value is None else UpdateOne(named, {"$set": fields}, upsert=True)
-            versions.append(version)
-        for kind_of_write in (DeleteOne, UpdateOne):
-            some = [one for one in last.values() if isinstance(one, kind_of_write)]
-            if some:
-                records.bulk_write(some, session=self.session)
+        versions, told = records.write(self.store, self.session, writes, now)
+        self.told |= told
         return versions
 
     def timers_settled(self, queue: int) -> None:

@@ -10,7 +10,7 @@
     lq_done           n namespace, name, part, done: the acked messages of a run, in parts that do not get in each
                       other's way
     lq_workers        q queue, w name, leases, last_seen
-    lq_records        n namespace, k kind, key, v value, version, at
+    lq_records        n namespace, k kind, key, v value, version, at, told (document.py)
     lq_journals       _id namespace, enabled, whole, last, keep_seconds, keep_events
     lq_journal        _id namespace and number of the entry
     lq_locks          _id a number: what transactions write that must exclude each other (rows.py), k the newest key

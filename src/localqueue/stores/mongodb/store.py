@@ -42,6 +42,7 @@ from localqueue.stores.port import (
     StoredMessage,
     Transition,
 )
+from localqueue.stores.shell import SERVER_CALLS_AT_ONCE
 
 T = TypeVar("T")
 
@@ -67,6 +68,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
     once (purge, prune, cancel a run, requeue all that are dead) take several transactions: somebody who looks meanwhile
     sees part of it done.
     """
+
+    calls_at_once = SERVER_CALLS_AT_ONCE
 
     def __init__(
         self,
@@ -134,8 +137,10 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
                 enqueued = fast.enqueue_one(self, changes.enqueue[0])
                 if enqueued is not None:
                     return Committed([enqueued])
-            elif fast.is_acks(changes) and fast.ack_all(self, changes.settle):
-                return Committed(settled=[True] * len(changes.settle))
+            elif fast.is_acks(changes):
+                versions = fast.ack_all(self, changes.settle, changes.records)
+                if versions is not None:
+                    return Committed(settled=[True] * len(changes.settle), versions=versions)
         if not (changes.enqueue or changes.edges or changes.settle or changes.records or changes.topics):
             return Committed()
         without = changes if changes.lease is None else replace(changes, lease=None)
@@ -165,7 +170,7 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
 
         def put(unit: Unit) -> tuple[range, float]:
             rows = rows_of(unit)
-            rows.write_records(records, unit.now)
+            unit.write_records(records)
             rows.insert_plain(number, keys, payloads, codec, unit.now)
             unit.changed_queues.add(number)
             return keys, unit.now
@@ -280,6 +285,8 @@ class MongoDBQueueStore(KeepsJournal, Notifies):
             seen += transitions
         if unit.changed_queues:
             self.ears.touched([self.name_of_queue(queue) for queue in unit.changed_queues])
+        if unit.changed_records:
+            self.ears.written(unit.changed_records)
         if rows.told or unit.changed_runs:
             self.say([*rows.told, *([(RUN, 0)] if unit.changed_runs else ())])
         return result

@@ -23,6 +23,7 @@ from localqueue.stores.address import parse
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.postgres import errors, libpq
 from localqueue.stores.postgres.schema import Statements
+from localqueue.stores.steps import Steps, run
 
 T = TypeVar("T")
 
@@ -126,6 +127,20 @@ class Pool:
                 path=self._url,
             )
         return self._living()
+
+    def take_idle(self) -> Any | None:
+        """One that is idle and lives, without waiting for anything; None when there is none."""
+        self.require_open()
+        while self._free.acquire(blocking=False):
+            try:
+                one = self._idle.pop()
+            except IndexError:
+                self._free.release()
+                break
+            if not one.incoming.poll(0) and time.monotonic() - one.idle_since < _DOUBTFUL:
+                return one
+            self.give(one, broken=True)
+        return None
 
     def time(self) -> float | None:
         """The server's time; None when all connections are in use, perhaps by the one who asks."""
@@ -275,6 +290,13 @@ class Calls(EngineStore):
             else:
                 pool.give(connection)
                 return result
+
+    def _ask(self, asked: libpq.Asked) -> Any:
+        statement, values, again, rows = asked
+        return self._at_once(statement.rows if rows else statement.run, values, again=again)
+
+    def _run(self, steps: Steps[T]) -> T:
+        return run(steps, self._ask)
 
     def _do(self, statement: str, values: Sequence[Any], *, again: bool = False) -> Any:
         """Run one statement as a transaction of its own; its cursor, with the result already here."""

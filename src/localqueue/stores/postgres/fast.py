@@ -1,7 +1,8 @@
 """The fast paths: put, claim, ack, and a worker's step of many acks and the next claim.
 
-Each is one statement, and so one round trip and one commit. Where one of them finds that there is more to do (a timer
-has passed, an ack sets something free) it changes nothing, and the call takes the long way, see `writer.py`.
+Each is one statement, and so one round trip and one commit, and goes in steps. Where one of them finds that there is
+more to do (a timer has passed, an ack sets something free) it changes nothing, and the call takes the long way, see
+`writer.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from localqueue.errors import IdTaken, QueueStoreUnavailableError
+from localqueue.ids import IdRange
 from localqueue.stores import refusals, rules
+from localqueue.stores.clock import ServerClock
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.row import CODE, READY
 from localqueue.stores.engine.unit import Unit
@@ -20,6 +23,7 @@ from localqueue.stores.port import (
     Changes,
     Committed,
     Enqueued,
+    Lease,
     LeaseRequest,
     NewMessage,
     Payload,
@@ -35,6 +39,7 @@ from localqueue.stores.postgres.libpq import (
     Quick,
     array,
     as_float8,
+    asking,
     float8,
     float8_or_none,
     int2,
@@ -42,10 +47,11 @@ from localqueue.stores.postgres.libpq import (
     int4_or_none,
     int8,
 )
-from localqueue.stores.postgres.notify import queue_token, said
+from localqueue.stores.postgres.notify import queue_token, record_tokens, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, raw_payload, raw_payloads
 from localqueue.stores.postgres.rows import claim_values, rows_of
 from localqueue.stores.postgres.writer import Writer
+from localqueue.stores.steps import Steps
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
 _NO_CLAIM = LeaseRequest("", 0)
@@ -93,31 +99,39 @@ _PLAIN = ("int8", "int4", "int2", "int8", "float8", "bytea", "bool", "text", "by
 
 
 class FastPaths(Writer):
+    _server_clock: ServerClock
+
     def _prepare_fast_paths(self, *, pooled: bool) -> None:
         self._put_one = Quick("put_one", self.sql.PUT_ONE, pooled=pooled)
         self._put_more = Quick("put_with_options", self.sql.PUT_WITH_OPTIONS, pooled=pooled)
+        self._put_some = Quick("put_plain", self.sql.PUT_PLAIN, pooled=pooled)
+        self._renew = Quick("renew", self.sql.RENEW_LEASES, pooled=pooled)
         self._ack_one = Quick("ack_one", self.sql.ACK_ONE, pooled=pooled)
         self._claim = None if pooled else Quick("claim_plain", self.sql.CLAIM_PLAIN, pooled=False)
         self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
         self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
+        self._tell_step = Quick("step_told", self.sql.STEP_TOLD, pooled=pooled)
         self._said = self.channel.encode()
 
     # put
 
     def put_one(self, queue: str, payload: Payload, codec: str | None) -> tuple[str, float]:
+        return self._run(self.putting_one(queue, payload, codec))
+
+    def putting_one(self, queue: str, payload: Payload, codec: str | None) -> Steps[tuple[str, float]]:
         if self.read_only:
             self._require_writable()
-        row = self.queue_ids.get(queue) or self._queue_id(queue)
+        row = self.queue_ids.get(queue) or (yield lambda: self._queue_id(queue))
         data, is_text = raw_payload(payload)
         mark = queue_token(queue)
         while True:
-            key = self.ids.reserve()
+            key = self.ids.reserve() if self._server_clock.is_known() else (yield self.ids.reserve)
             values = (
                 float8_or_none(self._given_now()), int8(key), int4(row), data, TRUE if is_text else FALSE,
                 raw_or_none(codec), self._said, mark.encode(),
             )  # fmt: skip
             try:
-                result = self._at_once(self._put_one.run, values)
+                result = yield asking(self._put_one, values)
                 break
             except IdTaken:  # another process minted the same key
                 continue
@@ -134,17 +148,44 @@ class FastPaths(Writer):
             raw_or_none(message.codec), raw_or_none(message.headers), float8_or_none(message.ttl), self._said,
             mark.encode(),
         )  # fmt: skip
-        result = self._at_once(self._put_more.run, values)
+        result = self._ask(asking(self._put_more, values))
         self._wake.touched((mark,))
         return float(as_float8(result.get_value(0, 0))[0])
 
-    def _put_rows(self, queues: set[str], *columns: Sequence[Any]) -> float:
+    def _putting_rows(self, queues: set[str], *columns: Sequence[Any]) -> Steps[float]:
         """Put some plain messages, given by the columns of `put_plain.sql`; the time at which they were."""
         tokens = set(map(queue_token, queues))
-        values = (self._given_now(), *map(array, _PLAIN, columns), self.channel, said(tokens))
-        at = float(self._do(self.sql.PUT_PLAIN, values).fetchone()[0])
+        values = (
+            float8_or_none(self._given_now()), *map(array, _PLAIN, columns), self._said, said(tokens).encode(),
+        )  # fmt: skip
+        result = yield asking(self._put_some, values)
         self._wake.touched(tokens)
-        return at
+        return float(as_float8(result.get_value(0, 0))[0])
+
+    def putting_batch(
+        self, queue: str, payloads: Sequence[Payload], codec: str | None
+    ) -> Steps[tuple[Sequence[str], float]]:
+        row = self.queue_ids.get(queue)
+        if row is None or self.read_only or len(payloads) >= COPY_FROM or not self._server_clock.is_known():
+            ids, at = yield lambda: self.put_batch(queue, payloads, codec)
+            return ids, at
+        first = self.ids.reserve(len(payloads))
+        keys = range(first, first + len(payloads))
+        try:
+            at = yield from self._putting_batch(queue, row, keys, payloads, codec)
+        except IdTaken:
+            ids, at = yield lambda: self.put_batch(queue, payloads, codec)
+            return ids, at
+        return IdRange(self.ids, keys), at
+
+    def _putting_batch(
+        self, queue: str, row: int, keys: range, payloads: Sequence[Payload], codec: str | None
+    ) -> Steps[float]:
+        count, nothing = len(keys), [None] * len(keys)
+        return self._putting_rows(
+            {queue}, keys, [row] * count, [READY] * count, [0] * count, [0.0] * count, *raw_payloads(payloads),
+            [codec] * count, nothing, nothing,
+        )  # fmt: skip
 
     def _put_batch(
         self,
@@ -155,19 +196,14 @@ class FastPaths(Writer):
         records: Sequence[RecordWrite],
     ) -> tuple[range, float]:
         row, count = self._queue_id(queue), len(keys)
-        bodies, are_text = raw_payloads(payloads)
         if count < COPY_FROM and not records:
-            nothing = [None] * count
-            return keys, self._put_rows(
-                {queue}, keys, [row] * count, [READY] * count, [0] * count, [0.0] * count, bodies, are_text,
-                [codec] * count, nothing, nothing,
-            )  # fmt: skip
+            return keys, self._run(self._putting_batch(queue, row, keys, payloads, codec))
+        bodies, are_text = raw_payloads(payloads)
 
         def work(unit: Unit) -> float:
             rows = rows_of(unit)
             rows.named.add(queue_token(queue))
-            if records:
-                rows.write_records(records, unit.now)
+            unit.write_records(records)
             if keys:
                 same = {"queue": row, "state": READY, "created_at": unit.now, "available_at": unit.now, "codec": codec}
                 columns = {name: [value] * count for name, value in same.items()}
@@ -186,78 +222,124 @@ class FastPaths(Writer):
         else:
             _, names, payloads, codecs, delays, priorities, _, _, lives, headers, *_ = zip(*messages, strict=True)
             queues = {name: self._queue_id(name) for name in set(names)}
-            at = self._put_rows(
+            at = self._run(self._putting_rows(
                 set(names), keys, [queues[name] for name in names], states, priorities, delays,
                 *raw_payloads(payloads), codecs, list(map(raw_or_none, headers)), lives,
-            )  # fmt: skip
+            ))  # fmt: skip
         return Committed(enqueued=[Enqueued("stored", STATES[state], at) for state in states])
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
+        return self._run(self.acking_one(queue, message_id, token))
+
+    def acking_one(self, queue: str, message_id: str, token: int) -> Steps[bool]:
         if self.read_only:
             self._require_writable()
         key = self.ids.key_of(message_id)
-        row = self.queue_ids.get(queue) or self._find_queue(queue)
+        row = self.queue_ids.get(queue) or (yield lambda: self._find_queue(queue))
         if key is None or row is None:
             return False
         now = self._given_now()
-        values = int8(key), int4(row), int4(token), None if now is None else str(now).encode()
+        ack = asking(self._ack_one, (int8(key), int4(row), int4(token), None if now is None else str(now).encode()))
         try:
-            acked = self._ack_at_once(values)
+            acked = bool((yield ack).command_tuples)
         except QueueStoreUnavailableError:
             # It may have been done or not. If it was not, it is now; of a message that is gone nobody can say who
             # acked it, so that stays an error.
-            acked = self._ack_at_once(values)
-            if not acked and self.get(queue, message_id) is None:
+            acked = bool((yield ack).command_tuples)
+            if not acked and (yield lambda: self.get(queue, message_id)) is None:
                 raise
         if acked:
             self._wake.touched((queue_token(queue),))
             return True
-        return self._settle_one(Settle(queue, message_id, "ack", token))
-
-    def _ack_at_once(self, values: Sequence[bytes | None]) -> bool:
-        return bool(self._at_once(self._ack_one.run, values).command_tuples)
+        return bool((yield lambda: self._settle_one(Settle(queue, message_id, "ack", token))))
 
     def lease(self, request: LeaseRequest) -> list[StoredMessage]:
+        return self._run(self.leasing(request))
+
+    def leasing(self, request: LeaseRequest) -> Steps[list[StoredMessage]]:
         if self.read_only:
             self._require_writable()
         began = time.monotonic()
-        return self._whole(self._lease(request), request, began)
-
-    def _lease(self, request: LeaseRequest) -> list[StoredMessage]:
-        queue = self.queue_ids.get(request.queue) or self._find_queue(request.queue)
+        queue = self.queue_ids.get(request.queue) or (yield lambda: self._find_queue(request.queue))
         if queue is None:
             return []
-        rows = self._claim_some(queue, request)
-        if rows is None:
-            while True:
-                messages = self._write(lambda unit: lease(unit, request), [request.queue])
-                if messages is not None:
-                    return messages
-        if rows:
-            self._wake.touched((queue_token(request.queue),))
-        return [claimed_message(self.ids, request, row) for row in rows]
-
-    def _claim_some(self, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
-        """The rows of what was claimed; None when there is more to do first."""
         if self._claim is not None and _is_simple(request):
-            return self._claim_plain(self._claim, queue, request)
+            rows = yield from self._claiming(self._claim, queue, request)
+        else:
+            rows = yield lambda: self._claim_any(queue, request)
+        messages: list[StoredMessage]
+        if rows is None:
+            messages = yield lambda: self._lease_in_transaction(request)
+        else:
+            messages = [claimed_message(self.ids, request, row) for row in rows]
+            if rows:
+                self._wake.touched((queue_token(request.queue),))
+        if not self._is_whole(messages, request, began):
+            messages = yield lambda: self._whole(messages, request, began)
+        return messages
+
+    def _lease_in_transaction(self, request: LeaseRequest) -> list[StoredMessage]:
+        while True:
+            messages = self._write(lambda unit: lease(unit, request), [request.queue])
+            if messages is not None:
+                return messages
+
+    def _claim_any(self, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
+        """The rows of what was claimed; None when there is more to do first."""
         values = claim_values(self, queue, request, alone=True, now=self._given_now(), consume=request.consume)
         rows: list[tuple[Any, ...]] = self._do(self.sql.CLAIM, values).fetchall()
         return None if rows and rows[0][0] is None else rows
 
-    def _claim_plain(self, claim: Quick, queue: int, request: LeaseRequest) -> list[tuple[Any, ...]] | None:
+    def _claiming(self, claim: Quick, queue: int, request: LeaseRequest) -> Steps[list[tuple[Any, ...]] | None]:
+        """The same for a request of a lease and nothing else."""
         values = (
             float8_or_none(self._given_now()), int4(queue), int4(request.limit), float8(request.timeout),
             raw_or_none(request.leased_by), int4_or_none(request.max_attempts), self._said,
             queue_token(request.queue).encode(),
         )  # fmt: skip
-        rows = self._at_once(claim.rows, values)
+        rows = yield asking(claim, values, rows=True)
         if len(rows) > 1:
             rows.sort(key=_place_in_line)
         elif not rows:
-            due = self._at_once(self._is_due.run, (values[0], values[1], values[4]), again=True)
+            due = yield asking(self._is_due, (values[0], values[1], values[4]), again=True)
             return None if due.get_value(0, 0) == TRUE else []
         return [(*row[:18], *_NOTHING_OF_A_LEDGER) for row in rows]
+
+    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
+        return self._run(self.renewing(leases, timeout))
+
+    def renewing(self, leases: Sequence[Lease], timeout: float) -> Steps[list[float | None]]:
+        self._require_writable()
+        self._pool.require_open()
+        names = {one.queue for one in leases}
+        if not names <= self.queue_ids.keys():
+            yield lambda: [self._find_queue(name) for name in names]
+        queues = {name: row for name in names if (row := self.queue_ids.get(name)) is not None}
+        keys = [self.ids.key_of(one.id) if one.queue in queues else None for one in leases]
+        held = sorted(
+            (key, queues[one.queue], one.token) for key, one in zip(keys, leases, strict=True) if key is not None
+        )
+        if not held:
+            return [None] * len(leases)
+        columns = map(array, ("int8", "int4", "int4"), map(list, zip(*held, strict=True)))
+        values = (float8_or_none(self._given_now()), float8(timeout), *columns)
+        found = yield asking(self._renew, values, again=True, rows=True)
+        self._wake.touched(map(queue_token, queues))
+        renewed = {(key, attempts): until for key, attempts, until in found}
+        return [renewed.get((key, one.token)) for key, one in zip(keys, leases, strict=True)]
+
+    # commit
+
+    def committing(self, changes: Changes) -> Steps[Committed]:
+        committed: Committed | None = None
+        if self.read_only or changes.lease is not None or not is_step(changes):
+            committed = yield lambda: self.commit(changes)
+        else:
+            committed = yield from self._stepping(changes)
+            if committed is None:
+                committed = yield lambda: self._apply(changes)
+        assert committed is not None
+        return committed
 
     def commit(self, changes: Changes) -> Committed:
         if self.read_only:
@@ -271,7 +353,7 @@ class FastPaths(Writer):
 
     def _commit(self, changes: Changes) -> Committed:
         if is_step(changes):
-            done = self._step(changes)
+            done = self._run(self._stepping(changes))
             if done is not None:
                 return done
         elif is_put(changes) and (self._watched.seen is None or not any(map(_is_born_expired, changes.enqueue))):
@@ -280,14 +362,20 @@ class FastPaths(Writer):
             return self._apply(changes, locked=False)
         return self._apply(changes)
 
-    def _step(self, changes: Changes) -> Committed | None:
+    def _stepping(self, changes: Changes) -> Steps[Committed | None]:
         """A worker's step in one statement; None when there is more to it."""
+        if changes.records and not self._server_clock.is_known():
+            yield self._server_clock.ns
         versions = [0 if one.value is None else self.ids.reserve() for one in changes.records]
         values = self._step_values(changes, versions)
         if values is None:
             return None
+        told = record_tokens(changes.records)
         try:
-            rows = self._at_once(self._take_step.rows, values)
+            if told:
+                rows = yield asking(self._tell_step, (*values, said(told).encode()), rows=True)
+            else:
+                rows = yield asking(self._take_step, values, rows=True)
         except errors.MoreToDo:
             return None
         if rows and rows[0][0] is None:
@@ -296,7 +384,7 @@ class FastPaths(Writer):
         leased = [] if request is None else [claimed_message(self.ids, request, row) for row in rows]
         if leased or changes.settle:
             name = changes.settle[0].queue if request is None else request.queue
-            self._wake.touched((queue_token(name),))
+            self._wake.touched((queue_token(name), *told))
         return Committed(settled=[True] * len(changes.settle), leased=leased, versions=versions)
 
     def _step_values(self, changes: Changes, versions: Sequence[int]) -> tuple[bytes | None, ...] | None:

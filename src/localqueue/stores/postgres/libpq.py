@@ -86,9 +86,13 @@ def connection_class() -> Any:
                 found = poll.poll(self.patience * 1000)
                 if found:
                     return int(found[0][1])
-                if not self._at_work():
-                    self.cut()
-                    raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
+                self.doubt()
+
+        def doubt(self) -> None:
+            """After a silence: raises `OperationalError` if the server is not at work on what it was asked."""
+            if not self._at_work():
+                self.cut()
+                raise psycopg.OperationalError(f"no answer within {self.patience:.1f} s")
 
         def answer(self) -> Any:
             """The last result of what was sent with libpq itself. Only a large value is left to the driver, whose way
@@ -271,27 +275,39 @@ class Quick:
         try:
             return self._run(connection, values)
         except Exception as error:
-            if errors.sqlstate(error) != _NOT_PREPARED:
+            if not is_unprepared(error):
                 raise
             connection.prepared.clear()  # the driver forgets all prepared statements after some commands
             return self._run(connection, values)
 
     def _run(self, connection: Any, values: Sequence[bytes | None]) -> Any:
-        pgconn, name = connection.pgconn, self._name
+        while not self.send(connection, values):
+            checked(connection, connection.answer())
+            self.note_prepared(connection)
+        return checked(connection, connection.answer())
+
+    def send(self, connection: Any, values: Sequence[bytes | None]) -> bool:
+        """Send the statement; False when it had to be sent to be prepared, and is to be sent again after that."""
         formats = self._formats[: len(values)]
         if self._pooled:
-            pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
+            connection.pgconn.send_query_params(self._statement, values, None, formats, _BINARY)
+        elif self._name in connection.prepared:
+            connection.pgconn.send_query_prepared(self._name, values, formats, _BINARY)
         else:
-            if name not in connection.prepared:
-                pgconn.send_prepare(name, self._statement)
-                _checked(connection)
-                connection.prepared.add(name)
-            pgconn.send_query_prepared(name, values, formats, _BINARY)
-        return _checked(connection)
+            connection.pgconn.send_prepare(self._name, self._statement)
+            return False
+        return True
+
+    def note_prepared(self, connection: Any) -> None:
+        """The server has answered that it is."""
+        connection.prepared.add(self._name)
 
     def rows(self, connection: Any, values: Sequence[bytes | None]) -> list[tuple[Any, ...]]:
-        """The rows of the result, with the driver's own conversion."""
-        result = self.run(connection, values)
+        """The rows of the result."""
+        return self.rows_of(connection, self.run(connection, values))
+
+    def rows_of(self, connection: Any, result: Any) -> list[tuple[Any, ...]]:
+        """The rows of a result, with the driver's own conversion."""
         loader = connection.loaders.get(self._name)
         known = loader is not None
         if not known:
@@ -302,8 +318,20 @@ class Quick:
         return rows
 
 
-def _checked(connection: Any) -> Any:
-    result = connection.answer()
+#: A question to the server: a quick statement, its values, whether it may be run twice, and whether rows are wanted.
+Asked = tuple[Quick, Sequence[bytes | None], bool, bool]
+
+
+def asking(statement: Quick, values: Sequence[bytes | None], *, again: bool = False, rows: bool = False) -> Asked:
+    return statement, values, again, rows
+
+
+def is_unprepared(error: BaseException) -> bool:
+    return errors.sqlstate(error) == _NOT_PREPARED
+
+
+def checked(connection: Any, result: Any) -> Any:
+    """A result that is none of an error; that is raised."""
     if result is not None and result.status in (_TUPLES_OK, _COMMAND_OK):
         return result
     psycopg, pgconn = errors.load(), connection.pgconn

@@ -1,7 +1,7 @@
 """Waking those who wait: NOTIFY, the connection that hears it, and what a blocked caller looks at.
 
-A queue or a run is told of by a few characters that stand for its name. Two names with the same token cost a look at
-the store and nothing else.
+A queue, a run or a record is told of by a few characters that stand for its name. Two names with the same token
+cost a look at the store and nothing else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from zlib import crc32
 from localqueue.message import RunStats
 from localqueue.stores import rules
 from localqueue.stores.listener import Ear, Listener
-from localqueue.stores.port import Waiter
+from localqueue.stores.port import RecordWrite, Waiter
 from localqueue.stores.postgres.connection import connect
 from localqueue.stores.postgres.reads import Reads, raw, raw_or_none
-from localqueue.stores.wake import StoreWaiter, Wake, change_of
+from localqueue.stores.wake import StoreWaiter, Wake, change_of, told_records
 
 _ANSWER_WITHIN = 5.0
 
@@ -33,6 +33,15 @@ def queue_token(queue: str) -> str:
 @lru_cache(maxsize=4096)
 def run_token(run_id: str) -> str:
     return f"r{crc32(run_id.encode()):x}"
+
+
+def record_token(kind: str, key: str) -> str:
+    return f"k{crc32(key.encode(), crc32(kind.encode())):x}"
+
+
+def record_tokens(writes: Sequence[RecordWrite]) -> set[str]:
+    """Of the records that those are told of who wait for them."""
+    return {record_token(*name) for name in told_records(writes)}
 
 
 def said(tokens: set[str]) -> str:
@@ -182,6 +191,13 @@ class Notifies(Reads):
 
         wake = self._ear.open()
         return StoreWaiter(wake, (run_token(run_id), *map(queue_token, self.queues())), change_of(look))
+
+    def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
+        names = list(dict.fromkeys(keys))
+        looked_at = (self.namespace_id, raw(kind), [raw(name) for name in names])
+        wake = self._ear.open()
+        tokens = tuple(record_token(kind, name) for name in names)
+        return StoreWaiter(wake, tokens, change_of(lambda: self._all(self.sql.RECORD_VERSIONS, looked_at)))
 
     def _want_to_know(self, queues: list[int]) -> None:
         """Have leases in these queues be told of, for a while. One that was opened to look leaves no mark."""

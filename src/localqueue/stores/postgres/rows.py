@@ -24,7 +24,7 @@ from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, Sto
 from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.locks import Locks, run_lock, topic_lock
-from localqueue.stores.postgres.notify import queue_token, run_token, said
+from localqueue.stores.postgres.notify import queue_token, record_token, run_token, said
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
 if TYPE_CHECKING:
@@ -149,13 +149,14 @@ class PostgresRows:
 
     def tokens(self, unit: Unit) -> set[str]:
         """What those are woken by who wait for what this transaction changed."""
-        queues = {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
+        tokens = {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
+        tokens.update(record_token(*name) for name in unit.changed_records)
         runs = unit.changed_runs - self._runs
         if not runs:
-            return self.named | queues
+            return self.named | tokens
         find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
         named = self.ask_for(find, (array("int4", list(runs)),))
-        return self.named | queues | {run_token(name.decode()) for (name,) in named}
+        return self.named | tokens | {run_token(name.decode()) for (name,) in named}
 
     def finish(self, tokens: set[str], *, commit: bool) -> None:
         """Send what is left, tell others of it when it is committed, and commit it. All commits of a namespace wait for

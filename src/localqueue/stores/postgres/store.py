@@ -7,21 +7,25 @@ round trip and one commit; everything else is a transaction in which the engine 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueStoreError
 from localqueue.ids import Mint
 from localqueue.stores import fork, rules
 from localqueue.stores.address import parse
 from localqueue.stores.clock import ServerClock
-from localqueue.stores.port import Changes, Committed, Compacted, Lease
+from localqueue.stores.port import AsyncCalls, Changes, Committed, Compacted, OffLoop
 from localqueue.stores.postgres import backup, connection, errors, guest, schema
 from localqueue.stores.postgres.connection import Pool
 from localqueue.stores.postgres.journal import KeepsJournal
-from localqueue.stores.postgres.notify import queue_token
 from localqueue.stores.postgres.reads import raw
 from localqueue.stores.postgres.schema import DEFAULT_SCHEMA, Statements
+from localqueue.stores.shell import SERVER_CALLS_AT_ONCE
+
+if TYPE_CHECKING:
+    from localqueue.stores.loops import Loops
+    from localqueue.stores.postgres.native import NativeCalls
 
 
 class PostgresQueueStore(KeepsJournal):
@@ -42,6 +46,8 @@ class PostgresQueueStore(KeepsJournal):
     between threads and to carry over a fork.
     """
 
+    _on_loops: Loops[NativeCalls]
+
     def __init__(
         self,
         url: str,
@@ -59,6 +65,7 @@ class PostgresQueueStore(KeepsJournal):
         super().__init__(namespace=namespace, durability=durability, read_only=read_only)
         if connections < 1:
             raise ValueError(f"connections must be at least 1, not {connections}")
+        self.calls_at_once = min(SERVER_CALLS_AT_ONCE, connections)
         self._driver_error = errors.load().Error
         self._url = parse(url).shown
         self._info = connection.conninfo(url, timeout=timeout, pooled=pooled, read_only=read_only)
@@ -96,7 +103,8 @@ class PostgresQueueStore(KeepsJournal):
         self._start_listening()
 
     def _start_minting(self) -> None:
-        self.ids = Mint(self._secret, ServerClock(self._pool.time).ns)
+        self._server_clock = ServerClock(self._pool.time)
+        self.ids = Mint(self._secret, self._server_clock.ns)
 
     def _find_or_make(self) -> tuple[int, int]:
         """The row of the namespace and its secret."""
@@ -120,6 +128,18 @@ class PostgresQueueStore(KeepsJournal):
             schema.require_privileges(one, self.sql, self._url, read_only=False)
             return found.namespace or schema.namespace(one, self.sql, self._namespace)
 
+    def async_calls(self, off: OffLoop) -> AsyncCalls | None:
+        """See `port.CallsOnLoop`; None for a store of one connection, which the longer ways need."""
+        self._pool.require_open()
+        if self._size == 1:
+            return None
+        from localqueue.stores.loops import Loops
+        from localqueue.stores.postgres.native import NativeCalls
+
+        loops: Loops[NativeCalls] = vars(self).setdefault("_on_loops", Loops())  # in one step: threads may ask at once
+        at_once = min(SERVER_CALLS_AT_ONCE, self._size - 1)
+        return loops.get(lambda: NativeCalls(self, self._pool, self._ask, self._url, off, at_once))
+
     @property
     def url(self) -> str:
         return self._url
@@ -137,22 +157,6 @@ class PostgresQueueStore(KeepsJournal):
         found = self._one(self.sql.GUEST, ())
         self.place = None if found is None else found[:2]
         return self.place
-
-    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        self._require_writable()
-        self._pool.require_open()
-        queues = {name: row for name in {one.queue for one in leases} if (row := self._find_queue(name)) is not None}
-        keys = [self.ids.key_of(one.id) if one.queue in queues else None for one in leases]
-        held = sorted(
-            (key, queues[one.queue], one.token) for key, one in zip(keys, leases, strict=True) if key is not None
-        )
-        if not held:
-            return [None] * len(leases)
-        values = (self._given_now(), float(timeout), *map(list, zip(*held, strict=True)))
-        found = self._do(self.sql.RENEW_LEASES, values, again=True).fetchall()
-        self._wake.touched(map(queue_token, queues))
-        renewed = {(key, attempts): until for key, attempts, until in found}
-        return [renewed.get((key, one.token)) for key, one in zip(keys, leases, strict=True)]
 
     # operations
 
@@ -185,6 +189,8 @@ class PostgresQueueStore(KeepsJournal):
             return
         fork.forget(self)
         self._pool.close()
+        if "_on_loops" in vars(self):
+            self._on_loops.close()
         self._ear.close()
 
     # fork: a connection belongs to the process that made it
@@ -197,6 +203,8 @@ class PostgresQueueStore(KeepsJournal):
 
     def close_in_child(self) -> None:
         self._pool.abandon()
+        if "_on_loops" in vars(self):
+            self._on_loops.abandon()
         self._ear.abandon()
 
     def reopen_in_child(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from localqueue.errors import QueueStoreClosedError, QueueStoreError
 from localqueue.stores.address import parse
-from localqueue.stores.redis.errors import PASSING, code_of, translate, unavailable
+from localqueue.stores.redis.errors import PASSING, code_of, is_passing, translate, unavailable
 from localqueue.stores.redis.schema import LIBRARY
 
 _MOST_IDLE = 64
@@ -31,6 +31,9 @@ _FOR_A_POOL = ("max_connections", "timeout")
 
 Address = tuple[str, int]
 Command = tuple[bytes, ...]
+
+#: A command, and whether it does no harm to send it again when its answer never came.
+Question = tuple[Command, bool]
 
 
 def pack(command: Command) -> bytes:
@@ -65,6 +68,11 @@ class Connections:
         )
         self._timeout = timeout
         self._class, self._options = self._read_address()
+        self.silence: float | None = self._options["socket_timeout"]  # that is too long
+        #: Whether an event loop can read its connections: not what is encrypted.
+        self.suits_loops = self._redis.utils.HIREDIS_AVAILABLE and not issubclass(
+            self._class, self._redis.SSLConnection
+        )
         self._idle: deque[tuple[Any, float]] = deque(maxlen=_MOST_IDLE)  # one that falls out of it is closed
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tracking = threading.Lock()
@@ -101,7 +109,10 @@ class Connections:
 
     def ask(self, *command: bytes, again: bool = False) -> Any:
         """The answer to one command."""
-        node, patience = None, None
+        return self.answer((command, again))
+
+    def answer(self, question: Question) -> Any:
+        (command, again), node, patience = question, None, None
         while True:
             try:
                 return self._once(command, node)
@@ -110,7 +121,7 @@ class Connections:
                 node = self._next_node(error, patience)
             except self._redis.exceptions.RedisError as error:
                 self._drop_idle()  # the server went away: the others are no better
-                self._require_open()
+                self.require_open()
                 if not again:
                     raise unavailable(self.shown, error) from error
                 again = False
@@ -144,16 +155,16 @@ class Connections:
 
     def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
         """The server has not executed the command: where to ask next, after a rest perhaps, or the error made ours."""
+        if not is_passing(error):
+            raise translate(error, self.shown) from None
         code, node = code_of(error), None
         if code == "ASK":
             node = _address(error)
         elif code == "MOVED":
             self.node = _address(error)
             self._drop_idle()
-        elif "Function not found" in str(error):
-            self.load_library()
         elif code not in PASSING:
-            raise translate(error, self.shown) from None
+            self.load_library()
         if not patience.goes_on(passing=code in PASSING):
             raise translate(error, self.shown) from None
         return node
@@ -189,7 +200,7 @@ class Connections:
     # connections
 
     def _take(self) -> Any:
-        self._require_open()
+        self.require_open()
         while True:
             try:
                 connection, since = self._idle.pop()
@@ -249,6 +260,12 @@ class Connections:
         """A connection of the caller's own, which outlives this store if it likes."""
         return self._connect(self.node)
 
+    def open_for_loop(self) -> tuple[Any, Address | None]:
+        """A connection that is asked on an event loop, and where it was to lead."""
+        self.require_open()
+        node = self.node
+        return self._connect(node), node
+
     def _drop_idle(self) -> None:
         while True:
             try:
@@ -256,7 +273,7 @@ class Connections:
             except IndexError:
                 return
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
         if self._closed:
             raise QueueStoreClosedError(f"the store at {self.shown} is closed", path=self.shown)
 

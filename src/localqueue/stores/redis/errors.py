@@ -54,6 +54,11 @@ def code_of(error: Exception) -> str:
     return _CODES.get(type(error).__name__) or str(error).partition(" ")[0]
 
 
+def is_passing(error: Exception) -> bool:
+    """Whether there may be another answer to the same command: in a moment, elsewhere, or with our functions loaded."""
+    return code_of(error) in (*PASSING, "MOVED", "ASK") or "Function not found" in str(error)
+
+
 def translate(error: Exception, url: str) -> QueueStoreError:
     """What the caller gets for an error that the server answered with."""
     code = code_of(error)

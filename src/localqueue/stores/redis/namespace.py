@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreError, QueueStoreVersionError
 from localqueue.stores.port import StoredMessage, Transition
 from localqueue.stores.redis import rows
-from localqueue.stores.redis.connection import Connections
+from localqueue.stores.redis.connection import Connections, Question
 from localqueue.stores.redis.errors import Refused
 from localqueue.stores.redis.schema import FUNCTIONS, VERSION, digest
 from localqueue.stores.shell import Shell
+from localqueue.stores.steps import Steps, run
 from localqueue.stores.wake import Wake
+
+R = TypeVar("R")
 
 _REFUSED = b"!"
 
@@ -26,6 +29,7 @@ class Namespace(Shell):
     _proof: bytes  # by which the server knows that the namespace is still the one that was opened
     _clock: Callable[[], float] | None
     _wake: Wake
+    _record_wake: Wake
 
     def __init__(self, *, namespace: str, durability: str, read_only: bool) -> None:
         super().__init__(namespace=namespace, durability=durability, read_only=read_only)
@@ -37,11 +41,16 @@ class Namespace(Shell):
         """The time of a test's clock; '' has the server look at its own."""
         return b"" if self._clock is None else repr(float(self._clock())).encode()
 
-    def _raw(self, name: str, *arguments: bytes, reads: bool = False, again: bool = False) -> Any:
+    def _run(self, steps: Steps[R]) -> R:
+        return run(steps, self._server.answer)
+
+    def _call(self, name: str, *arguments: bytes, reads: bool = False, again: bool = False) -> Question:
         if self.read_only and not reads:
             self._require_writable()
         command = b"FCALL_RO" if reads else b"FCALL"
-        answer = self._server.ask(command, FUNCTIONS[name], *self._keys, *arguments, self._proof, again=again)
+        return (command, FUNCTIONS[name], *self._keys, *arguments, self._proof), again
+
+    def _checked(self, answer: Any) -> Any:
         if type(answer) is list and answer and answer[0] == _REFUSED:
             raise self._refusal(answer)
         return answer
@@ -69,16 +78,21 @@ class Namespace(Shell):
 
     def _write(self, function: str, again: bool = False, **arguments: Any) -> tuple[float, Any]:
         """Call a function that writes; the store's time and the result."""
+        return self._run(self._writing(function, again, **arguments))
+
+    def _writing(self, function: str, again: bool = False, **arguments: Any) -> Steps[tuple[float, Any]]:
         seen = self._watched.seen
         flags = b"" if seen is None else b"o"
-        now, result, notes = self._raw(function, self._time(), flags, rows.pack(arguments), again=again)
+        answer = yield self._call(function, self._time(), flags, rows.pack(arguments), again=again)
+        now, result, notes = self._checked(answer)
         at = float(now)
         if seen is not None and notes:
             seen += [self._transition(note, at) for note in notes]
         return at, result
 
     def _read(self, function: str, **arguments: Any) -> tuple[float, Any]:
-        answer = self._raw(function, self._time(), b"", rows.pack(arguments), reads=True, again=True)
+        question = self._call(function, self._time(), b"", rows.pack(arguments), reads=True, again=True)
+        answer = self._checked(self._server.answer(question))
         return float(answer[0]), answer[1]
 
     def _transition(self, note: list[Any], at: float) -> Transition:
@@ -99,8 +113,11 @@ class Namespace(Shell):
 
     def _queue(self, name: str) -> bytes:
         """The digest of a queue that is about to be used, which the server gets to know by name."""
+        return self._run(self._naming(name))
+
+    def _naming(self, name: str) -> Steps[bytes]:
         if name not in self._made:
-            self._make((name,))
+            yield lambda: self._make((name,))
         return self._digests[name]
 
     def _make(self, names: Iterable[str]) -> None:

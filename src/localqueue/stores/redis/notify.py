@@ -14,6 +14,7 @@ from typing import Any
 from localqueue.stores import rules
 from localqueue.stores.listener import Ear, Listener
 from localqueue.stores.port import Waiter
+from localqueue.stores.redis import rows
 from localqueue.stores.redis.connection import send
 from localqueue.stores.redis.reads import Reads
 from localqueue.stores.redis.schema import digest
@@ -107,11 +108,19 @@ class RedisListener(Listener):
 class Notices(Reads):
     _url: str
     _ear: Ear
+    _record_ear: Ear
 
     def _start_listening(self) -> None:
-        key, new = ("redis", self._url), self._server.new
-        self._ear = Ear(self._root.decode(), lambda: RedisListener.share(key, lambda: RedisListener(new)))
+        key, new, channel = ("redis", self._url), self._server.new, self._root.decode()
+
+        def join() -> Listener | None:
+            return RedisListener.share(key, lambda: RedisListener(new))
+
+        self._ear = Ear(channel, join)
         self._wake = self._ear.wake
+        # Apart, so that a worker which waits for messages does not hear of every outcome.
+        self._record_ear = Ear(f"{channel}:records", join)
+        self._record_wake = self._record_ear.wake
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         names = [self._digest(name) for name in queues]
@@ -140,6 +149,12 @@ class Notices(Reads):
 
         wake = self._ear.open()
         return StoreWaiter(wake, [run.decode()], change_of(look))
+
+    def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
+        names = list(dict.fromkeys(keys))
+        tokens = [rows.record_token(kind, name).decode() for name in names]
+        wake = self._record_ear.open()
+        return StoreWaiter(wake, tokens, change_of(lambda: self._record_versions(kind, names)))
 
 
 def _seen(answer: Any) -> tuple[bool, float]:

@@ -3,6 +3,7 @@ pages. A queue that nobody has used yet is simply empty."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from localqueue.message import QueueStats, RunStats
@@ -124,6 +125,12 @@ class Reads(Namespace):
     def record(self, kind: str, key: str) -> Record | None:
         found = self._server.ask(b"HGET", self._root + b":rec", rows.record_field(kind, key), again=True)
         return None if found is None else rows.record(kind, key, found)
+
+    def _record_versions(self, kind: str, keys: Sequence[str]) -> list[bytes | None]:
+        """In which version each record is, as the server writes it."""
+        fields = [rows.record_field(kind, key) for key in keys]
+        found = self._server.ask(b"HMGET", self._root + b":rec", *fields, again=True) if fields else []
+        return [None if value is None else value[:8] for value in found]
 
     def records(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Record]:
         found = self._read("records", kind=kind, after=after, limit=most(limit))[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Any
@@ -28,6 +28,7 @@ from localqueue.stores.port import (
     StoredMessage,
 )
 from localqueue.stores.redis.schema import digest
+from localqueue.stores.wake import told_records
 
 with suppress(ImportError):  # a store that is opened without them says what is missing
     from msgpack import Packer, unpackb
@@ -263,6 +264,7 @@ def commit(
         "edges": [(key_of(ids, edge.upstream), key_of(ids, edge.dependent)) for edge in changes.edges],
         "acks" if plain_acks else "settle": settles,
         "records": records,
+        "told": [*told(changes.records)],
         "lease": changes.lease and lease(queue, changes.lease),
     }
     return {name: part for name, part in parts.items() if part}
@@ -353,8 +355,18 @@ def record_writes(ids: Mint, writes: Sequence[RecordWrite]) -> tuple[list[dict[s
     versions = [0 if write.value is None else ids.reserve() for write in writes]
     return [
         {"field": record_field(kind, key), "value": value, "version": version.to_bytes(8), "expect": _expected(expect)}
-        for (kind, key, value, expect), version in zip(writes, versions, strict=True)
+        for (kind, key, value, expect, _), version in zip(writes, versions, strict=True)
     ], versions
+
+
+def told(writes: Sequence[RecordWrite]) -> Iterator[bytes]:
+    """What those are woken by who wait for these records."""
+    for name in told_records(writes):
+        yield record_token(*name)
+
+
+def record_token(kind: str, key: str) -> bytes:
+    return digest(f"record {len(kind)} {kind} {key}")
 
 
 def record_field(kind: str, key: str) -> bytes:

@@ -5,12 +5,12 @@ Every write is one call of a function on the server, which is one transaction th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from localqueue.ids import Mint
 from localqueue.stores import fork
-from localqueue.stores.port import Changes, Committed, Compacted, Enqueued, Lease
+from localqueue.stores.port import AsyncCalls, Changes, Committed, Compacted, Enqueued, OffLoop
 from localqueue.stores.redis import backup, privileges, rows, schema
 from localqueue.stores.redis.connection import Connections
 from localqueue.stores.redis.errors import Refused, explain
@@ -18,7 +18,13 @@ from localqueue.stores.redis.fast import Fast, flags
 from localqueue.stores.redis.journal import Journal
 from localqueue.stores.redis.notify import Notices
 from localqueue.stores.redis.operations import Operations
+from localqueue.stores.shell import SERVER_CALLS_AT_ONCE
+from localqueue.stores.steps import Steps
 from localqueue.stores.wiring import Wiring
+
+if TYPE_CHECKING:
+    from localqueue.stores.loops import Loops
+    from localqueue.stores.redis.native import NativeCalls
 
 #: What became of a message, by the letters of `lua/enqueue.lua`.
 _STATES = {
@@ -40,6 +46,9 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
     With `read_only` the namespace must be there and nothing in it is changed. The functions that read are handed to a
     server that does not have them yet, which is not data; a replica gets them from its primary.
     """
+
+    calls_at_once = SERVER_CALLS_AT_ONCE
+    _on_loops: Loops[NativeCalls]
 
     def __init__(
         self,
@@ -78,6 +87,17 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         self._server = Connections(self._url, timeout=self._timeout)
         self._start_listening()
 
+    def async_calls(self, off: OffLoop) -> AsyncCalls | None:
+        """See `port.CallsOnLoop`; None where the connections are encrypted."""
+        self._server.require_open()
+        if not self._server.suits_loops:
+            return None
+        from localqueue.stores.loops import Loops
+        from localqueue.stores.redis.native import NativeCalls
+
+        loops: Loops[NativeCalls] = vars(self).setdefault("_on_loops", Loops())  # in one step: threads may ask at once
+        return loops.get(lambda: NativeCalls(self, self._server, off))
+
     @property
     def url(self) -> str:
         return self._server.shown
@@ -89,6 +109,9 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         return int(seconds) + int(micros) / 1e6
 
     def commit(self, changes: Changes) -> Committed:
+        return self._run(self.committing(changes))
+
+    def committing(self, changes: Changes) -> Steps[Committed]:
         enqueue = changes.enqueue
         try:
             if (
@@ -98,19 +121,22 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
                 and changes.lease is None
                 and rows.is_plain(enqueue[0])
             ):
-                return self._put(enqueue[0])
-            return self._commit(changes)
+                return (yield from self._putting(enqueue[0]))
+            return (yield from self._committing(changes))
         except Refused as refused:
-            raise explain(refused, changes, self._key, self._name_of) from None
+            why = refused
+        raise (yield lambda: explain(why, changes, self._key, self._name_of)) from None
 
-    def _commit(self, changes: Changes) -> Committed:
+    def _committing(self, changes: Changes) -> Steps[Committed]:
         linked = any(message.after for message in changes.enqueue)
         in_order = Wiring().in_order(changes.enqueue) if linked else changes.enqueue
-        self._make(message.queue for message in in_order)
-        self._make(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
+        used = {message.queue for message in in_order}
+        used.update(limit.overflow_queue for limit in changes.limits.values() if limit.overflow_queue is not None)
+        if not used <= self._made:
+            yield lambda: self._make(used)
         records, versions = rows.record_writes(self.ids, changes.records)
         arguments = rows.commit(self.ids, self._digest, changes, in_order, records)
-        now, (landed, settled, leased) = self._write("commit" if in_order else "settle", **arguments)
+        now, (landed, settled, leased) = yield from self._writing("commit" if in_order else "settle", **arguments)
         letters, existing, newer = landed
         self._tell(changes)
         enqueued = self._enqueued(letters.decode(), existing, now)
@@ -126,11 +152,6 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         originals = iter(self._messages(existing))
         plain = {letter: Enqueued(*_OUTCOMES[letter], now) for letter in set(letters) - {"="}}
         return [plain.get(letter) or _duplicate(next(originals), now) for letter in letters]
-
-    def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
-        held = [(self._digest(queue), self._key(message_id), token) for queue, message_id, token in leases]
-        _, (renewed, until) = self._write("renew", again=True, timeout=timeout, leases=held)
-        return [float(until) if one else None for one in flags(renewed)]
 
     # life
 
@@ -149,7 +170,10 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
         self._closed = True
         fork.forget(self)
         self._server.close()
+        if "_on_loops" in vars(self):
+            self._on_loops.close()
         self._ear.close()
+        self._record_ear.close()
 
     # fork: a connection is the parent's; the child lets go of it without a word and makes its own.
 
@@ -159,7 +183,10 @@ class RedisQueueStore(Fast, Notices, Journal, Operations):
 
     def close_in_child(self) -> None:
         self._server.abandon()
+        if "_on_loops" in vars(self):
+            self._on_loops.abandon()
         self._ear.abandon()
+        self._record_ear.abandon()
 
     def reopen_in_child(self) -> None:
         before = self._server

@@ -5,53 +5,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from typing import NamedTuple, NoReturn
 
-from localqueue.errors import QueueError, QueueStoreCorruptError
+from localqueue._named_tuple import NamedTuple
 from localqueue.events.journal import JOURNAL_TYPES
 from localqueue.stores.engine.row import from_json
 from localqueue.stores.port import STATES, CheckReport
 from localqueue.stores.sqlite import schema
 from localqueue.stores.sqlite import statements as sql
-from localqueue.stores.sqlite.errors import DRIVER, translate
 
 _TOO_NEW = 3 << 61  # for a key: what is minted in the year 2073
-
-#: What Python raises when a row is not what it should be.
-UNFORESEEN = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError)
 
 
 def check(connection: sqlite3.Connection) -> CheckReport:
     """SQLite's own integrity check, then ours: counts, leases, keys and dependencies agree with the rows."""
     problems = [row[0] for row in connection.execute("PRAGMA integrity_check(20)").fetchall() if row[0] != "ok"]
-    return CheckReport(tuple(problems or _content_problems(connection)))
+    return CheckReport(tuple(problems or content_problems(connection)))
 
 
-def raise_explained(error: Exception, connection: sqlite3.Connection, path: str) -> NoReturn:
-    reason = explained(error, connection, path)
-    if reason is error:
-        raise error
-    raise reason from error
-
-
-def explained(error: Exception, connection: sqlite3.Connection, path: str) -> Exception:
-    """The error, or that the file is damaged where what it holds explains an error that nobody foresaw."""
-    if isinstance(error, QueueError):
-        return error
-    try:
-        problems = _content_problems(connection)
-    except DRIVER as failure:
-        return translate(failure, path)
-    if not problems:
-        return error
-    return QueueStoreCorruptError(
-        f"SQLite queue store at {path!r} holds what localqueue did not write ({problems[0]}): check() tells all of it, "
-        "restore a backup",
-        path=path,
-    )
-
-
-def _content_problems(connection: sqlite3.Connection) -> list[str]:
+def content_problems(connection: sqlite3.Connection) -> list[str]:
     """What is not as localqueue writes it. What comes later relies on what was found sound before."""
     made = _made()
     for look in (_missing, _mistyped, _no_texts, _no_objects, _broken_promises):

@@ -7,20 +7,19 @@ eight processes on two cores and brought nothing.
 from __future__ import annotations
 
 import errno
+import os
 import random
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from localqueue.errors import QueueStoreError, QueueStoreReadOnlyError
 from localqueue.stores.privacy import make_directory, make_file
 from localqueue.stores.sqlite import space
-from localqueue.stores.sqlite.check import UNFORESEEN, raise_explained
-from localqueue.stores.sqlite.errors import closed, is_busy, locked, translate, translated
+from localqueue.stores.sqlite.errors import UNFORESEEN, closed, is_busy, locked, raise_explained, translate, translated
 
 T = TypeVar("T")
 
@@ -99,7 +98,7 @@ def patiently(action: Callable[[], T], path: str, timeout: float) -> T:
 def make_place(path: str) -> None:
     """Make the file of a store and its directory. What SQLite makes beside it gets the mode of the file."""
     try:
-        make_directory(Path(path).parent)
+        make_directory(os.path.dirname(path) or os.curdir)
         with suppress(PermissionError):  # which SQLite finds as well
             make_file(path)
     except OSError as error:

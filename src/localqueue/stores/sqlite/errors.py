@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from localqueue.errors import (
+    QueueError,
     QueueStoreClosedError,
     QueueStoreCorruptError,
     QueueStoreError,
@@ -17,6 +19,9 @@ from localqueue.errors import (
 
 #: What the driver raises; the second where it can not read what SQLite has to say of a damaged file.
 DRIVER = (sqlite3.Error, UnicodeDecodeError)
+
+#: What Python raises when a row is not what it should be.
+UNFORESEEN = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError)
 
 # SQLite tells a full disk from other failed writes only for ENOSPC; a quota or a file size limit ends up here.
 _UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
@@ -105,3 +110,29 @@ def translate(error: Exception, path: str) -> QueueStoreError:
             f"{where} can not be opened: check that the directory exists and that this user may use it", path=path
         )
     return QueueStoreError(f"{where} failed: {said}", path=path)
+
+
+def raise_explained(error: Exception, connection: sqlite3.Connection, path: str) -> NoReturn:
+    reason = explained(error, connection, path)
+    if reason is error:
+        raise error
+    raise reason from error
+
+
+def explained(error: Exception, connection: sqlite3.Connection, path: str) -> Exception:
+    """The error, or that the file is damaged where what it holds explains an error that nobody foresaw."""
+    if isinstance(error, QueueError):
+        return error
+    from localqueue.stores.sqlite.check import content_problems  # which a store that is sound never needs
+
+    try:
+        problems = content_problems(connection)
+    except DRIVER as failure:
+        return translate(failure, path)
+    if not problems:
+        return error
+    return QueueStoreCorruptError(
+        f"SQLite queue store at {path!r} holds what localqueue did not write ({problems[0]}): check() tells all of it, "
+        "restore a backup",
+        path=path,
+    )

@@ -11,7 +11,7 @@ from localqueue.stores.port import Waiter
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import Reader
 from localqueue.stores.sqlite.reads import Reads
-from localqueue.stores.wake import StoreWaiter, Wake, change_of
+from localqueue.stores.wake import RecordName, StoreWaiter, Wake, change_of
 
 _ANY_CHANGE = object()  # waited for by those who can not say which queue will change
 
@@ -21,6 +21,7 @@ class Notifies(Reads):
 
     _wake: Wake
     _watch: Reader | None
+    _polled: tuple[Any, list[tuple[Any, ...]]] = (None, [])
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         def check() -> tuple[bool, float]:
@@ -48,16 +49,43 @@ class Notifies(Reads):
     def listen_run(self, run_id: str) -> Waiter:
         return StoreWaiter(self._wake, (_ANY_CHANGE, *self.queues()), change_of(lambda: self.run(run_id)))
 
+    def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
+        names = tuple(RecordName(kind, key) for key in dict.fromkeys(keys))
+        looks = self._watch or self._reader
+        return StoreWaiter(self._wake, names, change_of(lambda: self._record_versions(looks, names)))
+
+    def _record_versions(self, looks: Reader, names: Iterable[RecordName]) -> list[tuple[Any, ...]]:
+        """In which version each record is; a version is never used again."""
+        mine = self.namespace_id
+
+        def look(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            execute = connection.execute
+            return [execute(sql.RECORD_VERSION, (mine, *name)).fetchone() or (0,) for name in names]
+
+        return looks.read(look)
+
     def _version(self, names: Iterable[Hashable]) -> Hashable:
         """The ends of the lines of these queues: whatever wakes somebody changes one of them."""
         assert self._watch is not None
         ends: list[tuple[Any, ...]] = []
+        records: list[RecordName] = []
         for name in names:
             if name is _ANY_CHANGE:
                 ends += self._watch.rows("PRAGMA data_version")
+            elif isinstance(name, RecordName):
+                records.append(name)
             elif (queue := self._find_queue(str(name))) is not None:
                 ends += self._watch.rows(sql.ENDS_OF_LINE, (queue,))
+        if records:
+            ends += self._versions_polled(self._watch, records)
         return tuple(ends)
+
+    def _versions_polled(self, watch: Reader, names: list[RecordName]) -> list[tuple[Any, ...]]:
+        """The versions of records, which are read anew only when somebody has committed since."""
+        moment = (watch.rows("PRAGMA data_version"), names)
+        if moment != self._polled[0]:
+            self._polled = (moment, self._record_versions(watch, names))
+        return self._polled[1]
 
     def _look(self, queues: Sequence[str], worker: str | None) -> list[tuple[Any, ...]]:
         """Ready and blocked messages, next timer and pause of each queue, or of the worker on it."""

@@ -16,13 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.errors import QueueStoreError, QueueStoreLockedError, QueueStoreMissingError
-from localqueue.stores.sqlite.check import UNFORESEEN, raise_explained
 from localqueue.stores.sqlite.connection import Reader, at_one_moment, new_connection
-from localqueue.stores.sqlite.errors import translate
+from localqueue.stores.sqlite.errors import UNFORESEEN, raise_explained, translate
 
 T = TypeVar("T")
 Stamp = tuple[int, ...]

@@ -12,7 +12,6 @@ from localqueue.stores import rules
 from localqueue.stores.engine.row import BLOCKED, CODE, DEAD, INFLIGHT, READY, from_json
 from localqueue.stores.engine.store import EngineStore
 from localqueue.stores.port import STATES, CheckReport, Record, StoredMessage, Subscriptions
-from localqueue.stores.sqlite import check
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import Reader
 from localqueue.stores.stats import Held, KnownWorker, count_due, queue_stats
@@ -32,6 +31,11 @@ class Reads(EngineStore):
 
     def now(self) -> float:
         return self._clock()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock it was opened with."""
+        return self._clock
 
     def _look_up_queue(self, name: str) -> int | None:
         return self._reader.run(lambda connection: find_queue(connection, self.namespace_id, name))
@@ -164,7 +168,9 @@ class Reads(EngineStore):
         return self._read(queue, lambda c, q: is_paused(c, q, worker), False)
 
     def check(self) -> CheckReport:
-        return self._reader.run(check.check)
+        from localqueue.stores.sqlite.check import check
+
+        return self._reader.run(check)
 
 
 def find_queue(connection: sqlite3.Connection, namespace: int, name: str) -> int | None:

@@ -38,6 +38,7 @@ Execute = Callable[..., sqlite3.Cursor]
 
 _KEPT = tuple(code for code, name in enumerate(STATES) if name not in ("ready", "inflight"))  # have a column in queues
 _SIZES = (1, 8, 64, 500)  # of lists in a statement, so that there are few different ones
+_ROWS_AT_ONCE = (64, 8, 1)
 
 
 @functools.cache
@@ -52,6 +53,12 @@ def _heads(count: int) -> str:
 @functools.cache
 def _rows_where(condition: str, count: int) -> str:
     return f"{sql.ROWS} WHERE {condition.replace('...', ', '.join('?' * count))}"
+
+
+@functools.cache
+def _put_record(count: int) -> str:
+    row = "(?, ?, ?, ?, ?, ?)"
+    return sql.PUT_RECORD.replace(row, ", ".join([row] * count))
 
 
 def _lists(values: Iterable[Any]) -> Iterable[list[Any]]:
@@ -511,6 +518,10 @@ def with_record(
 def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> list[int]:
     """Set or delete records; their new versions. A version is never used again, so a stale `expect` can not match by
     chance."""
+    if not writes:
+        return []
+    if all(write.expect is None and write.value is not None for write in writes):
+        return _put_records(store, execute, now, writes)
     versions = []
     for write in writes:
         version = 0 if write.value is None else store.ids.reserve()
@@ -523,9 +534,24 @@ def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes:
     return versions
 
 
+def _put_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> list[int]:
+    """Set records, whatever they were, in statements of a few sizes."""
+    namespace, first = store.namespace_id, store.ids.reserve(len(writes))
+    if len(writes) == 1:
+        ((kind, key, value, _, _),) = writes
+        execute(sql.PUT_RECORD, (namespace, kind, key, value, first, now))
+        return [first]
+    cells = [(namespace, one.kind, one.key, one.value, version, now) for version, one in enumerate(writes, first)]
+    for size in _ROWS_AT_ONCE:
+        while len(cells) >= size:
+            execute(_put_record(size), [cell for row in cells[:size] for cell in row])
+            del cells[:size]
+    return list(range(first, first + len(writes)))
+
+
 def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite, version: int) -> bool:
     """Whether the record was in the version that the write expects; then it is written."""
-    kind, key, value, expect = write
+    kind, key, value, expect, _ = write
     if value is None:
         changed = execute(sql.DELETE_RECORD, (store.namespace_id, kind, key, expect)).rowcount
         return changed > 0 or (not expect and _version(store, execute, write) == 0)
@@ -533,6 +559,5 @@ def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: 
 
 
 def _version(store: SQLiteQueueStore, execute: Execute, write: RecordWrite) -> int:
-    find = "SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?"
-    row = execute(find, (store.namespace_id, write.kind, write.key)).fetchone()
+    row = execute(sql.RECORD_VERSION, (store.namespace_id, write.kind, write.key)).fetchone()
     return 0 if row is None else int(row[0])

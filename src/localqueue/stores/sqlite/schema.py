@@ -8,8 +8,9 @@ to the next; all pending ones run in one transaction, so that a crash leaves the
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, NamedTuple
+from typing import Any
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.errors import QueueStoreCorruptError, QueueStoreVersionError
 from localqueue.ids import new_secret
 from localqueue.stores.sqlite import statements as sql

@@ -15,8 +15,8 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
-from typing import NamedTuple
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.errors import QueueStoreError
 from localqueue.stores.port import Compacted
 from localqueue.stores.room import Disk, full

@@ -3,13 +3,14 @@ running Python."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
-_FOLDER = Path(__file__).parent / "sql"
+_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 
 
 def load(name: str) -> str:
-    return (_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+    with open(os.path.join(_FOLDER, f"{name}.sql"), encoding="utf-8") as file:
+        return file.read()
 
 
 def __getattr__(name: str) -> str:

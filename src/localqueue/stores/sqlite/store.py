@@ -17,11 +17,11 @@ from typing import Any, TypeVar, cast
 from localqueue.errors import QueueStoreFullError, QueueStoreMissingError
 from localqueue.ids import Mint
 from localqueue.stores import fork, rules
-from localqueue.stores.address import require_path
 from localqueue.stores.engine.commit import apply
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.order import newer_keys
 from localqueue.stores.engine.unit import Unit
+from localqueue.stores.path import require_path
 from localqueue.stores.port import (
     Changes,
     Committed,
@@ -34,7 +34,7 @@ from localqueue.stores.port import (
     StoredMessage,
 )
 from localqueue.stores.room import size_of, size_of_batch
-from localqueue.stores.sqlite import backup, fast, guest, schema
+from localqueue.stores.sqlite import fast, schema
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.connection import (
     Reader,
@@ -46,12 +46,11 @@ from localqueue.stores.sqlite.connection import (
 from localqueue.stores.sqlite.errors import translated
 from localqueue.stores.sqlite.journal import KeepsJournal
 from localqueue.stores.sqlite.notify import Notifies
-from localqueue.stores.sqlite.onlooker import Onlooker
 from localqueue.stores.sqlite.reads import claimed_message
 from localqueue.stores.sqlite.rows import Execute, SQLiteRows
 from localqueue.stores.sqlite.space import Space
 from localqueue.stores.sqlite.writer import LONGEST_PAUSE, Unwritable, Writer
-from localqueue.stores.wake import Wake
+from localqueue.stores.wake import Wake, heed
 
 T = TypeVar("T")
 
@@ -121,6 +120,8 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         self._reader = Reader(lambda: connection, self.path, self._writer.lock)
 
     def _open_to_look(self) -> None:
+        from localqueue.stores.sqlite.onlooker import Onlooker
+
         self._watch = None
         self._reader = Onlooker(self.path, self._timeout, url=self.url)
         self._writer = cast("Writer", Unwritable(self._require_writable))
@@ -149,6 +150,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         self._names: dict[int, str] = {}
         self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
         self._wake = Wake(None if self._watch is None else self._version)
+        heed(self._clock, self._wake.stir)
 
     def _connect(self, recognise: Callable[[sqlite3.Connection], object] | None = None) -> sqlite3.Connection:
         with translated(self.path):
@@ -187,6 +189,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
         committed, unit, transitions = self._writer.run(work)
         self._wake.touched((changes.settle[0].queue,))
+        self._wake.wrote(changes.records)
         if unit is not None:
             self._done(unit, transitions, seen)
         return committed
@@ -200,6 +203,8 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
 
     def commit_within(self, connection: sqlite3.Connection, changes: Changes) -> Committed:
         """Apply changes in the open transaction of the user's connection to the same file."""
+        from localqueue.stores.sqlite import guest
+
         self._require_writable()
         return guest.commit_within(self, connection, changes)
 
@@ -235,7 +240,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     ) -> tuple[range, float]:
         def work(unit: Unit) -> tuple[range, float]:
             rows = _rows_of(unit)
-            rows.write_records(records, unit.now)
+            unit.write_records(records)
             number = rows.queue(queue)
             unit.changed_queues.add(number)
             under = newer_keys(unit, keys, (number,), keep=False) or keys
@@ -327,7 +332,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def _done(self, unit: Unit, transitions: Any, seen: Any) -> None:
         new = _rows_of(unit).new_queues
         self.queue_ids.update(new)
-        self._wake.touched([self._queue_name(queue) for queue in unit.changed_queues])
+        self._wake.touched([*map(self._queue_name, unit.changed_queues), *unit.changed_records])
         if seen is not None:
             seen += transitions
 
@@ -353,13 +358,15 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         self._write(work)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
+        from localqueue.stores.sqlite.backup import publish
+
         self._reader.require_open()
         if self._watch is None:
-            backup.publish(os.fspath(path), lambda copy: self._reader.run(lambda source: source.backup(copy)))
+            publish(os.fspath(path), lambda copy: self._reader.run(lambda source: source.backup(copy)))
         else:
             source = self._connect()
             try:
-                backup.publish(os.fspath(path), source.backup)
+                publish(os.fspath(path), source.backup)
             finally:
                 source.close()
 
@@ -421,6 +428,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         else:
             self._begin_in_memory(self._writer.connection)
             self._wake = Wake(None)
+            heed(self._clock, self._wake.stir)
 
 
 def _rows_of(unit: Unit) -> SQLiteRows:

@@ -18,8 +18,16 @@ from typing import Any, TypeVar
 
 from localqueue.stores.group import GroupWriter, Ticket
 from localqueue.stores.room import PLENTY
-from localqueue.stores.sqlite.check import UNFORESEEN, explained, raise_explained
-from localqueue.stores.sqlite.errors import closed, is_busy, is_full, is_taken, translate
+from localqueue.stores.sqlite.errors import (
+    UNFORESEEN,
+    closed,
+    explained,
+    is_busy,
+    is_full,
+    is_taken,
+    raise_explained,
+    translate,
+)
 from localqueue.stores.sqlite.space import Space
 
 T = TypeVar("T")

@@ -69,10 +69,10 @@ end
 
 -- Any commit, in the order of the port; what it does not have is not among its arguments. Acks of leases come as `acks`
 -- when there is nothing else to settle: a worker's step has nothing to undo, as all that could be refused is looked at
--- first. Only what comes before the lease can be refused.
+-- first, and so it is for records. Only what comes before the lease can be refused.
 local function commit(tx, args)
   local edges, settles, records, acks = args.edges or {}, args.settle or {}, args.records or {}, args.acks
-  if args.batch or #edges > 0 or #settles + #records > 1 then
+  if args.batch or #edges > 0 or (#settles > 0 and #settles + #records > 1) then
     tx.undo = {}
   end
   if args.records_first then
@@ -88,6 +88,7 @@ local function commit(tx, args)
   L.check_records(tx, records)
   L.ack_all(tx, good)
   L.write_records(tx, records)
+  tx.told = args.told
   L.flush(tx)
   tx.undo = nil  -- nothing can be refused any more
   return {enqueued, settled, args.lease and (L.lease(tx, args.lease, true)) or {}}

@@ -14,7 +14,7 @@ function L.finish(tx)
   if tx.journal and #tx.journal > 0 then
     L.write_journal(tx)
   end
-  if tx.wakes or tx.rooms or tx.runs then
+  if tx.wakes or tx.rooms or tx.runs or tx.told then
     L.tell(tx)
   end
 end

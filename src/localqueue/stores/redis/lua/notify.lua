@@ -18,6 +18,12 @@ function L.say(root, text)
   redis.pcall('PUBLISH', root, text)
 end
 
+local function say_all(channel, names)
+  if #names > 0 then
+    L.say(channel, #names <= MOST_NAMES and table.concat(names, ' ') or '*')
+  end
+end
+
 function L.tell(tx)
   local names = {}
   for queue in pairs(tx.wakes or {}) do
@@ -33,9 +39,8 @@ function L.tell(tx)
       names[#names + 1] = run
     end
   end
-  if #names > 0 then
-    L.say(tx.root, #names <= MOST_NAMES and table.concat(names, ' ') or '*')
-  end
+  say_all(tx.root, names)
+  say_all(tx.root .. ':records', tx.told or {})
 end
 
 local function mark(key)

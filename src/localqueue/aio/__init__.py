@@ -1,0 +1,5 @@
+"""`AsyncQueue`: a queue for the coroutines of an event loop."""
+
+from localqueue.aio.queue import AsyncQueue
+
+__all__ = ["AsyncQueue"]

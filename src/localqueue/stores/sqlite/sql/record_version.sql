@@ -1,0 +1,1 @@
+SELECT version FROM lq_records WHERE namespace = ? AND kind = ? AND key = ?
