@@ -2,7 +2,7 @@
 
 It reads a line for each job and writes a line when a child was born and when it is gone. Children die with it, and it
 ends when nobody is left to tell it anything. With a disk of its own it mounts that first, for itself and its children;
-as root it then becomes nobody, whom permissions bind.
+permissions bind it from then on, also if it is root.
 """
 
 from __future__ import annotations
@@ -172,15 +172,13 @@ def main(disk: str | None = None, size: str = "0", *_: str) -> None:
     from tests.chaos.backlog import stack, unstack
     from tests.chaos.soak import steady
     from tests.disks import mount_small_disk
-    from tests.processes import become_nobody
+    from tests.processes import obey_permissions
 
     known = {**jobs.JOBS, **{job.__name__: job for job in (stack, unstack, steady)}}
     jobs.warm_up()
     has_disk = disk is not None and mount_small_disk(disk, size)
     if disk is not None:
-        if os.geteuid() == 0:
-            os.chmod(disk, 0o777)
-        become_nobody()
+        obey_permissions()
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
