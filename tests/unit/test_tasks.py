@@ -494,3 +494,16 @@ def test_asking_for_a_job_makes_no_store(tmp_path: Path) -> None:
             with pytest.raises(QueueStoreMissingError, match="no store at"):
                 ask("0c56e57ca45c6a1151f09d47dc2c6385")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_setting_or_option_is_named_where_it_is_written(tasks: Tasks) -> None:
+    with pytest.raises(TypeError, match=r"task\(\) .* 'retires'; did you mean 'retries'\?"):
+        tasks.task(retires=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"task\(\) .* 'ques'; did you mean 'queue'\?"):
+        tasks.cron("* * * * *", ques="mail")(print)
+
+    @tasks.task
+    def note(text: str) -> None: ...
+
+    with pytest.raises(TypeError, match=r"options\(\) .* 'dealy'; did you mean 'delay'\?"):
+        note.options(dealy=3)  # type: ignore[call-arg]

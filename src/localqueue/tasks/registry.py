@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from localqueue.limits import Limits
+from localqueue.retry.options import meant
 from localqueue.stores.port import QueueStore
 from localqueue.tasks.errors import TaskError
 from localqueue.tasks.handle import JobHandle
@@ -132,6 +133,9 @@ class Tasks(Home):
         renamed: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Callable[[Callable[..., Any]], AnyTask]:
+        for unknown in settings.keys() - TaskSettings.__dataclass_fields__:
+            known = (*TaskSettings.__dataclass_fields__, *(Tasks._declaration.__kwdefaults__ or ()))
+            raise TypeError(f"task() got an unexpected keyword argument {unknown!r}; {meant(unknown, known)}")
         checked = TaskSettings(**settings)
         limits = _limits(rate, concurrency, key)
         options: SendOptions = {}

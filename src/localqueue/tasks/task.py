@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from localqueue.limits import Limited, Limits
-from localqueue.limits.limits import key_text
+from localqueue.retry.options import refuse_unknown
 from localqueue.tasks.errors import TaskError, TaskRefused
 from localqueue.tasks.handle import JobHandle
+from localqueue.tasks.limit_key import LimitKey
 from localqueue.tasks.options import SendOptions, put_options
 from localqueue.tasks.settings import TaskSettings
 from localqueue.tasks.signature import TaskSignature
@@ -107,6 +108,8 @@ class Task(Sender[P, R], Generic[P, C, R]):
                 f"task {self.name!r} is a coroutine function, which runs on an event loop; leave out executor="
             )
         self.signature = TaskSignature(self.name, function, renamed)
+        by = None if limits is None else limits.key
+        self._limit_key = None if by is None else LimitKey(self.name, by, inspect.signature(function))
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
@@ -115,6 +118,7 @@ class Task(Sender[P, R], Generic[P, C, R]):
 
     def options(self, **options: Unpack[SendOptions]) -> Sender[P, R]:
         """The same task with options for its jobs: `send.options(delay=60).enqueue(user)`."""
+        refuse_unknown(self.options, options, SendOptions.__annotations__)
         return Sender(self, {**self._options, **options})
 
     def job(self, job_id: str) -> JobHandle[R]:
@@ -130,13 +134,13 @@ class Task(Sender[P, R], Generic[P, C, R]):
         """The limit that a message of this task is under, by the key that its arguments have."""
         if self.limits is None:
             return None
-        if self.limits.key is None:
+        if self._limit_key is None:
             return Limited(self.limit_name, self.limits)
         try:
             args, kwargs = self.signature.read(value.get("args"))
         except TaskRefused:  # the runner says what is wrong with it
             return None
-        return Limited(self.limit_name, self.limits, key_text(self.limits.key(*args, **kwargs)))
+        return Limited(self.limit_name, self.limits, self._limit_key.of(args, kwargs))
 
     def __repr__(self) -> str:
         return f"<Task {self.name} of queue {self.queue!r}>"

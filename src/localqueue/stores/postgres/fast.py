@@ -111,7 +111,7 @@ class FastPaths(Writer):
         self._is_due = Quick("is_due", self.sql.IS_DUE, pooled=pooled)
         self._take_step = Quick("step", self.sql.STEP, pooled=pooled)
         self._tell_step = Quick("step_told", self.sql.STEP_TOLD, pooled=pooled)
-        self._said = self.channel.encode()
+        self._said, self._said_of_records = self.channel.encode(), self.record_channel.encode()
 
     # put
 
@@ -373,7 +373,8 @@ class FastPaths(Writer):
         told = record_tokens(changes.records)
         try:
             if told:
-                rows = yield asking(self._tell_step, (*values, said(told).encode()), rows=True)
+                told_to = self._said_of_records, said(told).encode()
+                rows = yield asking(self._tell_step, (*values, *told_to), rows=True)
             else:
                 rows = yield asking(self._take_step, values, rows=True)
         except errors.MoreToDo:
@@ -384,7 +385,8 @@ class FastPaths(Writer):
         leased = [] if request is None else [claimed_message(self.ids, request, row) for row in rows]
         if leased or changes.settle:
             name = changes.settle[0].queue if request is None else request.queue
-            self._wake.touched((queue_token(name), *told))
+            self._wake.touched((queue_token(name),))
+            self._record_wake.touched(told)
         return Committed(settled=[True] * len(changes.settle), leased=leased, versions=versions)
 
     def _step_values(self, changes: Changes, versions: Sequence[int]) -> tuple[bytes | None, ...] | None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.message import RunStats
 from localqueue.stores import rules
 from localqueue.stores.listener import Ear, Listener
@@ -42,6 +43,13 @@ def record_token(kind: str, key: str) -> str:
 def record_tokens(writes: Sequence[RecordWrite]) -> set[str]:
     """Of the records that those are told of who wait for them."""
     return {record_token(*name) for name in told_records(writes)}
+
+
+class Changed(NamedTuple):
+    """The tokens of what a transaction changed: queues and runs, and records that are told of."""
+
+    things: set[str]
+    records: set[str]
 
 
 def said(tokens: set[str]) -> str:
@@ -141,8 +149,9 @@ class PostgresListener(Listener):
 
     def _close_pipe(self) -> None:
         for end in (self._wakeup, self._nudge):
-            with suppress(OSError):
+            if end >= 0:
                 os.close(end)
+        self._wakeup = self._nudge = -1
 
 
 class Notifies(Reads):
@@ -150,8 +159,10 @@ class Notifies(Reads):
     the process on the same database; without an address to listen at, those who wait look often."""
 
     channel: str
+    record_channel: str
     _listen_info: str | None
     _wake: Wake
+    _record_wake: Wake
 
     def _start_listening(self) -> None:
         info = self._listen_info
@@ -161,6 +172,19 @@ class Notifies(Reads):
 
         self._ear = Ear(self.channel, join)
         self._wake = self._ear.wake
+        # Apart, so that a worker which waits for messages does not hear of every outcome.
+        self._record_ear = Ear(self.record_channel, join)
+        self._record_wake = self._record_ear.wake
+
+    def notices(self, changed: Changed) -> list[tuple[str, str]]:
+        """The channels on which other processes are told of it, and what is said there."""
+        channels = (self.channel, self.record_channel)
+        return [(channel, said(tokens)) for channel, tokens in zip(channels, changed, strict=True) if tokens]
+
+    def _wake_for(self, changed: Changed) -> None:
+        """Wake those of this process who wait for it."""
+        self._wake.touched(changed.things)
+        self._record_wake.touched(changed.records)
 
     def listen(self, queues: Sequence[str], *, worker: str | None = None) -> Waiter:
         by = raw_or_none(worker)
@@ -195,7 +219,7 @@ class Notifies(Reads):
     def listen_records(self, kind: str, keys: Sequence[str]) -> Waiter:
         names = list(dict.fromkeys(keys))
         looked_at = (self.namespace_id, raw(kind), [raw(name) for name in names])
-        wake = self._ear.open()
+        wake = self._record_ear.open()
         tokens = tuple(record_token(kind, name) for name in names)
         return StoreWaiter(wake, tokens, change_of(lambda: self._all(self.sql.RECORD_VERSIONS, looked_at)))
 

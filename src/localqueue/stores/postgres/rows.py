@@ -24,7 +24,7 @@ from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, Sto
 from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
 from localqueue.stores.postgres.locks import Locks, run_lock, topic_lock
-from localqueue.stores.postgres.notify import queue_token, record_token, run_token, said
+from localqueue.stores.postgres.notify import Changed, queue_token, record_token, run_token
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
 if TYPE_CHECKING:
@@ -147,29 +147,29 @@ class PostgresRows:
         for statement, values in unsent:
             self._connection.execute(statement, values, binary=True)
 
-    def tokens(self, unit: Unit) -> set[str]:
+    def changed(self, unit: Unit) -> Changed:
         """What those are woken by who wait for what this transaction changed."""
-        tokens = {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
-        tokens.update(record_token(*name) for name in unit.changed_records)
+        things = self.named | {queue_token(self.queue_name(queue)) for queue in unit.changed_queues}
         runs = unit.changed_runs - self._runs
-        if not runs:
-            return self.named | tokens
-        find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
-        named = self.ask_for(find, (array("int4", list(runs)),))
-        return self.named | tokens | {run_token(name.decode()) for (name,) in named}
+        if runs:
+            find = self.sql.here("SELECT name FROM localqueue.lq_runs WHERE id = ANY ($1::int[])")
+            named = self.ask_for(find, (array("int4", list(runs)),))
+            things.update(run_token(name.decode()) for (name,) in named)
+        return Changed(things, {record_token(*name) for name in unit.changed_records})
 
-    def finish(self, tokens: set[str], *, commit: bool) -> None:
+    def finish(self, changed: Changed, *, commit: bool) -> None:
         """Send what is left, tell others of it when it is committed, and commit it. All commits of a namespace wait for
         the journal's numbers, and whoever gave up there would only come back."""
+        notices = self.store.notices(changed)
         patiently = f"SET LOCAL lock_timeout = '{self.store._lock_timeouts[0]}'"
         if commit and not self._unsent:  # neither a channel nor a token has anything of a user's text
-            notify = f"SELECT pg_notify('{self.store.channel}', '{said(tokens)}'); " if tokens else ""
+            notify = "".join(f"SELECT pg_notify('{channel}', '{said}'); " for channel, said in notices)
             self._connection.execute(f"{notify}{patiently}; COMMIT")
             return
         with self._in_one_go():
             self._send()
-            if tokens:
-                self._connection.execute("SELECT pg_notify($1, $2)", (self.store.channel, said(tokens)))
+            for notice in notices:
+                self._connection.execute("SELECT pg_notify($1, $2)", notice)
             if commit:
                 self._connection.execute(patiently)
                 self._connection.execute("COMMIT")

@@ -96,6 +96,7 @@ class PostgresQueueStore(KeepsJournal):
     def _open(self) -> None:
         self.namespace_id, self._secret = self._patiently(self._find_or_make)
         self.channel = f"{self.sql.schema}_{self.namespace_id}"
+        self.record_channel = f"{self.channel}_records"
         self._start_minting()
         self.queue_names: dict[int, str] = {}
         self._prepare_fast_paths(pooled=self._pooled)
@@ -192,6 +193,7 @@ class PostgresQueueStore(KeepsJournal):
         if "_on_loops" in vars(self):
             self._on_loops.close()
         self._ear.close()
+        self._record_ear.close()
 
     # fork: a connection belongs to the process that made it
 
@@ -206,6 +208,7 @@ class PostgresQueueStore(KeepsJournal):
         if "_on_loops" in vars(self):
             self._on_loops.abandon()
         self._ear.abandon()
+        self._record_ear.abandon()
 
     def reopen_in_child(self) -> None:
         self._pool = self._new_pool()

@@ -11,7 +11,7 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed, Transition
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.locks import Locks, locks_of
-from localqueue.stores.postgres.notify import Notifies
+from localqueue.stores.postgres.notify import Changed, Notifies
 from localqueue.stores.postgres.rows import Anew, PostgresRows
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _LOOKED_UP = "".join(
 class Done(NamedTuple):
     result: Any
     rows: PostgresRows
-    tokens: set[str]  # what those are woken by who wait for what was changed
+    changed: Changed
     transitions: list[Transition]
 
 
@@ -73,7 +73,7 @@ class Writer(Notifies):
         )
         self.queue_ids.update(done.rows.new_queues)
         self.queue_names.update(done.rows.new_names)
-        self._wake.touched(done.tokens)
+        self._wake_for(done.changed)
         if seen is not None:
             seen += done.transitions
         result: T = done.result
@@ -102,9 +102,9 @@ class Writer(Notifies):
                     unit = Unit(rows, now, observed=observed)
                     result = work(unit)
                     transitions = unit.finish()
-                    tokens = rows.tokens(unit)
-                    rows.finish(tokens, commit=commit)
-                    return Done(result, rows, tokens, transitions)
+                    changed = rows.changed(unit)
+                    rows.finish(changed, commit=commit)
+                    return Done(result, rows, changed, transitions)
             except Anew as anew:
                 needed.update(anew.queues)
                 first.update(anew.locks)
