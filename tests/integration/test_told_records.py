@@ -121,3 +121,21 @@ def test_who_waits_at_another_store_is_told(tmp_path: Path, kind: str, way: str)
     place = new_place(kind, tmp_path)
     with place.open() as store, place.open() as other:
         assert_told(other, store, way)
+
+
+@pytest.mark.parametrize("kind", kinds(SERVERS))
+def test_who_waits_for_messages_hears_of_no_records(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    pass_on = listener.Listener._tell
+
+    def note(self: listener.Listener, channel: str, about: list[str] | None) -> None:
+        heard.append(about)
+        pass_on(self, channel, about)
+
+    place = new_place(kind, tmp_path)
+    with place.open() as store, place.open() as other, other.listen(["jobs"]) as waiter:
+        assert not waiter.wait(0)
+        monkeypatch.setattr(listener.Listener, "_tell", note)
+        tell(store, "a")
+        assert_wakes(waiter, lambda: put(store))
+        assert len({tuple(about) for about in heard}) == 1, heard
