@@ -101,7 +101,7 @@ class World:
                 leases += 1
                 self._lease()
             if not self.line or len(self.running) >= self.workers:
-                self.now = min([*self.running.values(), *self.delayed.values()])
+                self.now = max(self.now, min([*self.running.values(), *self.delayed.values()]))
                 self._finish()
         return leases
 
