@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from localqueue.errors import QueueStoreClosedError
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
 from localqueue.workers import Worker, current_job
+from localqueue.workers.lane import Lane
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 
 
@@ -54,6 +55,43 @@ def test_run_until_empty_also_handles_what_handlers_put(queue: PersistentQueue[A
     counts = Worker(queue, handler, concurrency=concurrency).run_until_empty()
     assert sorted(seen) == [*range(21), 100]
     assert counts.acked == 22
+
+
+def test_a_thread_that_is_told_of_the_end_while_it_looks_for_itself_ends_at_once(
+    queue: PersistentQueue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localqueue.workers.worker._LOOK_AGAIN", 10 * PATIENCE)
+    looks, told = threading.Event(), threading.Event()
+    is_expected, wake, start = Worker._is_work_expected, Lane.wake, Worker._start_lane
+
+    def look_when_told(worker: Worker) -> bool:
+        """The first thread finds nothing to do, and goes on when the second one has ended the run."""
+        if not looks.is_set():
+            looks.set()
+            assert told.wait(PATIENCE)
+        return is_expected(worker)
+
+    def tell(lane: Lane) -> None:
+        wake(lane)
+        if lane is not threading.current_thread():
+            told.set()
+
+    def start_second(worker: Worker, number: int, outcomes: Sequence[Any] = ()) -> None:
+        assert number == 0 or looks.wait(PATIENCE)
+        start(worker, number, outcomes)
+
+    monkeypatch.setattr(Worker, "_is_work_expected", look_when_told)
+    monkeypatch.setattr(Worker, "_start_lane", start_second)
+    monkeypatch.setattr(Lane, "wake", tell)
+    queue.put_many(range(3))
+    worker, runs = Worker(queue, lambda value: None, concurrency=2), Background()
+    ended = threading.Event()
+    runs.start(lambda: (worker.run_until_empty(), ended.set()))
+    try:
+        assert ended.wait(PATIENCE)
+    finally:
+        worker.stop()
+        runs.join()
 
 
 def test_run_until_empty_also_handles_what_is_put_when_a_message_is_settled(queue: PersistentQueue[Any]) -> None:

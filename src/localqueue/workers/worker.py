@@ -244,7 +244,10 @@ class Worker(WorkerCore):
             self._idle += 1
         try:
             while not (self._emptied or self.stopping.is_set()):
-                if self._is_last_to_idle(wait) or wait.wait(_LOOK_AGAIN):
+                if self._is_last_to_idle(wait):
+                    break
+                # The look of that may have taken the wake-up which says that it is over.
+                if self._emptied or self.stopping.is_set() or wait.wait(_LOOK_AGAIN):
                     break
         finally:
             with self._changed:
