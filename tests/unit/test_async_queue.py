@@ -19,7 +19,7 @@ from localqueue.policies import AtMostOnceDelivery, Throttling
 from tests.stores import OPENERS, new_place
 
 LOCAL = ("memory", "sqlite", "lmdb")
-FEW = 40  # threads: those of two stores, of the drivers and of the test run
+FEW = 40  # threads: those of two stores and of the drivers
 
 
 class Recorded:
@@ -177,6 +177,8 @@ def test_a_call_that_waits_long_for_the_store_does_not_stop_the_loop(tmp_path: P
 
 @pytest.mark.slow
 def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(store: Any) -> None:
+    before = set(threading.enumerate())  # of tests that ran here earlier, too
+
     async def program() -> None:
         async with AsyncQueue[int]("jobs", store=store) as queue:
             got: asyncio.Queue[QueueMessage[int]] = asyncio.Queue()
@@ -185,7 +187,7 @@ def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(store: An
                 got.put_nowait(await queue.get_message())
 
             async with waiting_tasks(1000, consume) as tasks:
-                assert threading.active_count() < FEW
+                assert len(set(threading.enumerate()) - before) < FEW
                 await queue.put(-1)
                 assert (await got.get()).value == -1
                 await resting(tasks)
@@ -196,7 +198,7 @@ def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(store: An
                 messages = [got.get_nowait() for _ in range(got.qsize())]
             assert sorted(message.value for message in messages) == list(range(999))
             assert {message.attempts for message in messages} == {1}
-            assert threading.active_count() < FEW
+            assert len(set(threading.enumerate()) - before) < FEW
             assert await queue.qsize() == 0
 
     run(program)
@@ -300,6 +302,8 @@ def test_a_full_queue_is_waited_for_without_a_thread(store: Any) -> None:
 
 
 def test_a_result_is_waited_for_without_a_thread(store: Any) -> None:
+    before = set(threading.enumerate())  # of tests that ran here earlier, too
+
     async def program() -> None:
         async with AsyncQueue[int]("jobs", store=store, keep_results=60) as queue:
             message = await queue.put(20)
@@ -309,7 +313,7 @@ def test_a_result_is_waited_for_without_a_thread(store: Any) -> None:
             with pytest.raises(ResultTimeout, match=r"0\.01 seconds"):
                 await queue.result(message, timeout=0.01)
             async with waiting_tasks(100, lambda: queue.result(message.id)) as tasks:
-                assert threading.active_count() < FEW
+                assert len(set(threading.enumerate()) - before) < FEW
                 assert not any(task.done() for task in tasks)
                 await queue.ack(await queue.get_message(), result=42)
                 assert set(await asyncio.gather(*tasks)) == {42}
