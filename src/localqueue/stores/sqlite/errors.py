@@ -34,6 +34,8 @@ _NOT_OURS = (
 )  # fmt: skip
 _BY_KEY = ("lq_messages.", "lq_attempts.")
 
+_CLOSED = "Cannot operate on a closed database."  # by another thread, just now
+
 
 def is_busy(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
@@ -85,6 +87,8 @@ def translate(error: Exception, path: str) -> QueueStoreError:
             "the store with a longer timeout",
             path=path,
         )
+    if said == _CLOSED:
+        return closed(path)
     if is_full(error):
         return QueueStoreFullError(
             f"{where} is full or can not be written ({said}): nothing was changed; free some disk space, or raise the "
