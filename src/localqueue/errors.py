@@ -22,6 +22,10 @@ class IncompatiblePolicies(QueueError, ValueError):
     """A combination of policies that would promise something the queue can not keep."""
 
 
+class UnsupportedByBroker(IncompatiblePolicies):
+    """A broker was asked for something that its capabilities say it can not do. Nothing was sent or changed."""
+
+
 class QueueFull(QueueError, Full):
     """No capacity; nothing of the rejected commit was stored."""
 
@@ -84,6 +88,10 @@ class SubscriptionsChanged(QueueError):
 
 class IdTaken(QueueError):
     """A freshly minted message id is in use; the caller mints another and tries again."""
+
+
+class NotificationFailed(QueueError, RuntimeError):
+    """Other processes could not be told of a message. It is stored, and found by those who look by themselves."""
 
 
 class QueueStoreError(QueueError, RuntimeError):

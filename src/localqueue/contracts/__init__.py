@@ -27,8 +27,11 @@ Attempt, idempotency and result stores have suites of their own, see `localqueue
 `ExclusiveIdempotencyStoreContract` and `SharedIdempotencyStoreContract` (several processes) for a ledger with `begin`,
 `ListedResultStoreContract` for a result store with `contains`, `find` and `keys`.
 
+`BrokerContract` is for brokers: its `BrokerHarness` opens one, and the broker's capabilities decide what is asserted.
+
 Adapters around the queue have suites of their own: `NotificationContract` (with `wait`: `WaitableNotificationContract`,
-with `wait_async`: `AsyncNotificationContract`) asks for a fixture `policy`, `DispatchContract` (for dispatchers that
+with `wait_async`: `AsyncNotificationContract`) asks for a fixture `policy`, `CrossProcessNotificationContract` for a
+fixture `make_policy`, `DispatchContract` (for dispatchers that
 lease: `LeasingDispatchContract`) for a fixture `make_dispatcher` that takes the handlers. `CommitContract` kills a
 worker between any two steps of effectively-once work; its `CommitHarness` says which store, commit policy, ledger and
 participants do the work.
@@ -49,6 +52,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 from localqueue.contracts.adapters import AdapterHarness  # noqa: E402
 from localqueue.contracts.attempts import AttemptStoreContract  # noqa: E402
+from localqueue.contracts.brokers import BrokerContract, BrokerHarness  # noqa: E402
 from localqueue.contracts.commit_order import AscendingIdsContract, SteadyLineContract  # noqa: E402
 from localqueue.contracts.commits import CommitContract, CommitHarness  # noqa: E402
 from localqueue.contracts.contract import SharedStoreContract, StoreContract  # noqa: E402
@@ -66,6 +70,7 @@ from localqueue.contracts.notifications import (  # noqa: E402
     WaitableNotificationContract,
 )
 from localqueue.contracts.persistence import ReopenContract  # noqa: E402
+from localqueue.contracts.process_notifications import CrossProcessNotificationContract  # noqa: E402
 from localqueue.contracts.process_wake import ProcessWakeContract  # noqa: E402
 from localqueue.contracts.processes import ProcessContract  # noqa: E402
 from localqueue.contracts.result_stores import ListedResultStoreContract, ResultStoreContract  # noqa: E402
@@ -75,8 +80,11 @@ __all__ = [
     "AscendingIdsContract",
     "AsyncNotificationContract",
     "AttemptStoreContract",
+    "BrokerContract",
+    "BrokerHarness",
     "CommitContract",
     "CommitHarness",
+    "CrossProcessNotificationContract",
     "DispatchContract",
     "ExclusiveIdempotencyStoreContract",
     "FakeClock",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from localqueue._dataclass import dataclass
-from localqueue.policies._described import Described
+from localqueue._dataclass import dataclass, field
+from localqueue.policies._described import Described, class_name
 
 
 class LocalityPolicy(Protocol):
@@ -36,13 +36,28 @@ class LocalQueuePlacement(Described):
 class RemoteQueuePlacement(Described):
     """State lives behind a network boundary.
 
-    This names the boundary and does nothing else: reaching a remote queue takes a store that
-    talks to one, and no coordination between hosts follows from the name.
+    By itself this names the boundary and does nothing else: reaching a remote queue takes a store or broker that talks
+    to one. With `target`, an open broker or store or the address of one, it also says where the messages of a queue
+    that is kept here belong, under the name `queue` if that is another: `localqueue.bridges.Bridge.of(queue)` carries
+    them there.
     """
 
     locality: str = "remote"
     co_located_state: bool = False
     crosses_network_boundary: bool = True
+    target: Any = field(default=None, repr=False)
+    queue: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        printed: dict[str, Any] = {
+            "locality": self.locality,
+            "co_located_state": self.co_located_state,
+            "crosses_network_boundary": self.crosses_network_boundary,
+        }
+        if self.target is not None:
+            kind = self.target.partition(":")[0] if isinstance(self.target, str) else class_name(self.target)
+            printed.update(target=kind, queue=self.queue)
+        return printed
 
 
 LOCAL_QUEUE_PLACEMENT = LocalQueuePlacement()

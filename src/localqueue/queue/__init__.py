@@ -35,13 +35,14 @@ from localqueue.queue.desk import Desk
 from localqueue.queue.operator import Operator
 from localqueue.queue.producer import Producer
 from localqueue.queue.results import Results
-from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, check_keep_results, resolve
+from localqueue.queue.setup import DEFAULT_LEASE_TIMEOUT, as_store, check_broker, check_keep_results, resolve
 from localqueue.queue.tenancy import Tenancy
 from localqueue.queue.transaction import PendingMessage, Transaction
 from localqueue.stores.default import default_store_path
 from localqueue.stores.port import QueueStore
 
 if TYPE_CHECKING:
+    from localqueue.brokers.port import Broker
     from localqueue.guarantees import Guarantee
     from localqueue.spec import QueueSpec
     from localqueue.worker_config import LeaseWorkerOptions, PersistentWorkerConfig
@@ -56,9 +57,10 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T], Results[T]):
     Safe to use from many threads and to open from many processes. Each policy argument names one queue concept; a
     combination that would promise what can not be kept is refused here. `max_attempts` dead-letters a message that was
     delivered that often without being acked. `durability` is `"process"` (survives kill -9) or `"power"` (also power
-    loss). `hooks` are called with an `Event` after each thing this object does. With `keep_results`, what became of the
-    messages that this object and its workers settle is kept for so many seconds, for `status` and `result`. Close it,
-    or use it in a `with` block; a store that was passed in stays open.
+    loss). `store` is a store, or a broker (`localqueue.brokers`), which refuses here what it can not do. `hooks` are
+    called with an `Event` after each thing this object does. With `keep_results`, what became of the messages that this
+    object and its workers settle is kept for so many seconds, for `status` and `result`. Close it, or use it in a
+    `with` block; a store that was passed in stays open.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T], Results[T]):
         name: str | None = None,
         *,
         spec: QueueSpec | None = None,
-        store: QueueStore | None = None,
+        store: QueueStore | Broker | None = None,
         store_path: str | os.PathLike[str] | None = None,
         lease_timeout: float = DEFAULT_LEASE_TIMEOUT,
         lease_policy: LeasePolicy | None = None,
@@ -100,10 +102,12 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T], Results[T]):
             raise ValueError("pass either store= or durability=, not both; a store is opened with its own durability")
         if durability not in (None, "process", "power"):
             raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
+        store, broker = as_store(store)
         setup = resolve(
             name=name,
             spec=spec,
             policy_set=policy_set,
+            broker=broker,
             policies={
                 "semantics": semantics,
                 "locality_policy": locality_policy,
@@ -129,8 +133,12 @@ class PersistentQueue(Producer[T], Consumer[T], Operator[T], Results[T]):
         configuration = setup.configuration
         tenancy = Tenancy(configuration.name, store, store_path, durability)
         self.keep_results = check_keep_results(keep_results, configuration)
+        if broker is not None:
+            check_broker(broker, configuration, self.keep_results)
         super().__init__(Desk(configuration, tenancy, self.keep_results))
         self._spec = spec
+        #: What the broker beneath can do; None of a queue in a store, which can do everything.
+        self.broker = broker
         self.semantics = setup.semantics
         self.retry_defaults = setup.retry_defaults
         self.lease_policy = configuration.lease_policy

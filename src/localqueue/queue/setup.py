@@ -23,9 +23,10 @@ from localqueue.policies import (
 )
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.queue.drafts import check_seconds
-from localqueue.stores.port import Limit
+from localqueue.stores.port import Limit, QueueStore
 
 if TYPE_CHECKING:
+    from localqueue.brokers.capabilities import BrokerCapabilities
     from localqueue.spec import QueueSpec
 
 DEFAULT_LEASE_TIMEOUT = 30.0
@@ -47,6 +48,7 @@ def resolve(
     spec: QueueSpec | None,
     policy_set: QueuePolicySet | None,
     policies: dict[str, Any],
+    broker: BrokerCapabilities | None,
     lease_timeout: float,
     maxsize: int,
     retry_defaults: Mapping[str, Any] | None,
@@ -61,6 +63,8 @@ def resolve(
         raise ValueError("pass either name= or spec=")
     chosen = _merge(policy_set, policies)
     semantics = chosen.pop("semantics", None)
+    if broker is not None:
+        _fit(chosen, broker)
     _check_capacity_conflict(policy_set, chosen.get("backpressure"), maxsize)
     chosen["lease_policy"] = _lease_policy(chosen.get("lease_policy"), lease_timeout)
     if chosen["backpressure"] is None:
@@ -78,6 +82,34 @@ def resolve(
         check_semantics(semantics, configuration)
     check_combination(configuration)
     return Setup(configuration, semantics, retry)
+
+
+def as_store(place: Any) -> tuple[QueueStore | None, BrokerCapabilities | None]:
+    """The store of a queue that was given a store or a broker, and what the broker can do if it is one."""
+    if isinstance(place, str):
+        from localqueue.stores.address import shown
+
+        raise TypeError(f"store= takes an open store, not {shown(place)!r}; pass open_store(...) or open_broker(...)")
+    if place is None or not hasattr(place, "as_store"):
+        return place, getattr(place, "capabilities", None)
+    store = place.as_store()
+    return store, getattr(store, "capabilities", None)
+
+
+def _fit(chosen: dict[str, Any], broker: BrokerCapabilities) -> None:
+    """Have a queue on a broker promise no more than the broker does, where nothing else was chosen."""
+    from localqueue.brokers import fit
+
+    for name, policy in fit.defaults(broker).items():
+        if chosen.get(name) is None:
+            chosen[name] = policy
+
+
+def check_broker(broker: BrokerCapabilities, configuration: Configuration, keep_results: float | None) -> None:
+    """Refuse what the broker can not do."""
+    from localqueue.brokers import fit
+
+    fit.check(broker, configuration, keep_results)
 
 
 def check_name(name: str) -> str:

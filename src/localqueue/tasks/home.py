@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from localqueue.errors import QueueStoreMissingError
+from localqueue.brokers.url import is_broker, open_broker
+from localqueue.errors import QueueStoreMissingError, UnsupportedByBroker
 from localqueue.limits import Limits
 from localqueue.policies import PriorityOrdering
 from localqueue.queue import PersistentQueue
@@ -16,27 +17,36 @@ from localqueue.stores import default
 from localqueue.stores.address import shown
 from localqueue.stores.port import QueueStore
 
+if TYPE_CHECKING:
+    from localqueue.brokers.capabilities import BrokerCapabilities
+    from localqueue.brokers.port import Broker
+
 
 class Home:
-    """One store, by its address, given open, or that of the process, and the queues that were asked for.
+    """One store or broker, by its address, given open, or the store of the process, and the queues that were asked for.
 
     `options` are those of every queue, `queues` those of single ones beside them.
     """
 
     def __init__(
         self,
-        store: str | QueueStore | None,
+        store: str | QueueStore | Broker | None,
         namespace: str | None,
         queue: str,
         queues: Mapping[str, Mapping[str, Any]],
         options: Mapping[str, Any],
     ) -> None:
-        if isinstance(store, str):
-            self._settings: default.Settings | None = default.Settings.of(None, store, namespace)
+        self.broker: BrokerCapabilities | None = None
+        self._opened_broker: Broker | None = None
+        self._settings: default.Settings | None = None
+        if is_broker(store) or hasattr(store, "as_store"):
+            if namespace is not None:
+                raise ValueError("namespace= goes with the address of a store; a broker has none")
+            store = self._on_broker(store)
+        elif isinstance(store, str):
+            self._settings = default.Settings.of(None, store, namespace)
         elif namespace is not None:
             raise ValueError("namespace= goes with the address of a store; an open one has its namespace already")
-        else:
-            self._settings = None
         self._given = None if isinstance(store, str) else store
         self._default_queue = queue
         self._options = options
@@ -56,9 +66,26 @@ class Home:
         with self._opening:
             found = self._queues.get(name)
             if found is None:
-                own = {"ordering_policy": PriorityOrdering(), **self._options, **self._queue_options.get(name, {})}
+                own = {**self._ordering(), **self._options, **self._queue_options.get(name, {})}
                 found = self._queues[name] = PersistentQueue(name, store=self.store, **own)
             return found
+
+    def _ordering(self) -> dict[str, Any]:
+        has_priorities = self.broker is None or self.broker.priorities > 0
+        return {"ordering_policy": PriorityOrdering()} if has_priorities else {}
+
+    def _on_broker(self, place: Any) -> QueueStore:
+        """Live on a broker, opened here if an address was given."""
+        if isinstance(place, str):
+            place = self._opened_broker = open_broker(place)
+        store: QueueStore = place.as_store()
+        self.broker = getattr(store, "capabilities", None)
+        return store
+
+    def refuse_on_broker(self, applies: bool, what: str, way_out: str) -> None:
+        """Refuse what no broker can do, if these tasks live on one."""
+        if applies and self.broker is not None:
+            raise UnsupportedByBroker(f"tasks on {self.broker.name} can not have {what}: {way_out}")
 
     def limits_of_queue(self, name: str) -> Limits | None:
         """The limits that all jobs of a queue are under."""
@@ -97,6 +124,8 @@ class Home:
             shared, self._shared = self._shared, None
         for queue in queues:
             queue.close()
+        if self._opened_broker is not None:
+            self._opened_broker.close()
         if shared is not None:
             shared.release()
         elif store is not None:

@@ -26,6 +26,7 @@ from localqueue.tasks.settings import (
 from localqueue.tasks.task import Task
 
 if TYPE_CHECKING:
+    from localqueue.brokers.port import Broker
     from localqueue.message import QueueMessage
     from localqueue.schedules import Schedule
     from localqueue.tasks.worker import TaskWorker, TaskWorkerOptions
@@ -50,7 +51,8 @@ class Tasks(Home):
     """The tasks of an application, and the store their jobs live in.
 
     `store` is an address such as `sqlite:///jobs.db`, an open store, or nothing for the store of this process (what
-    `localqueue.configure` or LOCALQUEUE_URL say, else the user's file). It is opened when it is first needed. `queue`
+    `localqueue.configure` or LOCALQUEUE_URL say, else the user's file). It is opened when it is first needed. A broker,
+    open or by its address, needs `keep_results=None`, and refuses tasks that it can not serve. `queue`
     is the queue of tasks that name none. `queues` has, by the name of a queue, further arguments of `PersistentQueue`
     and `limits` of all its jobs together. What became of a job is kept for `keep_results` seconds after it ended; None
     keeps nothing. `around` makes a context manager that each try of a job runs in, such as the context of an
@@ -59,7 +61,7 @@ class Tasks(Home):
 
     def __init__(
         self,
-        store: str | QueueStore | None = None,
+        store: str | QueueStore | Broker | None = None,
         *,
         namespace: str | None = None,
         queue: str = "default",
@@ -70,6 +72,9 @@ class Tasks(Home):
     ) -> None:
         options = {"keep_results": keep_results, "lease_timeout": lease_timeout}
         super().__init__(store, namespace, queue, queues or {}, options)
+        self.refuse_on_broker(
+            keep_results is not None, "results", "it has nowhere to keep them; pass keep_results=None"
+        )
         self.around = around
         self._tasks: dict[str, AnyTask] = {}
         self._aliases: dict[str, AnyTask] = {}
@@ -138,6 +143,10 @@ class Tasks(Home):
             raise TypeError(f"task() got an unexpected keyword argument {unknown!r}; {meant(unknown, known)}")
         checked = TaskSettings(**settings)
         limits = _limits(rate, concurrency, key)
+        self.refuse_on_broker(limits is not None, "rate= and concurrency=", "limits are counted in a store")
+        self.refuse_on_broker(ttl is not None, "ttl=", "have the task look at the age of what it is given")
+        if priority and self.broker is not None and priority > self.broker.priorities:
+            self.refuse_on_broker(True, f"priority={priority}", f"it has priorities 0 to {self.broker.priorities}")
         options: SendOptions = {}
         if priority:
             options["priority"] = priority
@@ -198,6 +207,7 @@ class Tasks(Home):
         self, kind: Any, settings: dict[str, Any], name: str | None, args: Any, options: dict[str, Any]
     ) -> Declaration:
         kind(name or "schedule", **settings)  # what is wrong with it is said where it is written
+        self.refuse_on_broker(True, "schedules", "when one ran last is kept in a store")
 
         def declare(function: Any) -> AnyTask:
             if isinstance(function, Task) and options:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import QueueError
+from localqueue.errors import QueueError, UnsupportedByBroker
 from localqueue.interrupts import asks_to_end
 from localqueue.limits import Limited, Limits
 from localqueue.message import QueueMessage
@@ -66,6 +66,11 @@ class WorkerCore:
             raise ValueError(
                 f"queue {queue.name!r} removes its messages when they are taken, so none can be given back to wait for "
                 "a limit; use at-least-once delivery, or min_interval="
+            )
+        if limits is not None and queue.broker is not None:
+            raise UnsupportedByBroker(
+                f"queue {queue.name!r} on {queue.broker.name} can not have limits: they are counted in a store; "
+                "use min_interval=, or keep the queue in a store"
             )
         self.queue = queue
         self.handler = handler
