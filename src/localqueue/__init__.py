@@ -61,6 +61,7 @@ _FIRST_API = {
         "MemoryIdempotencyStore",
         "SQLiteIdempotencyStore",
     ),
+    "localqueue.notifications": ("WebSocketNotification",),
     "localqueue.policies": (
         "AT_LEAST_ONCE_DELIVERY",
         "AcknowledgementPolicy",

@@ -29,6 +29,9 @@ from localqueue.message import (
     QueueMessage as QueueMessage,
     QueueStats as QueueStats,
 )
+from localqueue.notifications import (
+    WebSocketNotification as WebSocketNotification,
+)
 from localqueue.policies import (
     AT_LEAST_ONCE_DELIVERY as AT_LEAST_ONCE_DELIVERY,
     AcknowledgementPolicy as AcknowledgementPolicy,

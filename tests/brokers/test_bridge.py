@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -9,16 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, generate_latest
 
-from localqueue import PersistentQueue
+from localqueue import PersistentQueue, Worker
 from localqueue.bridges import Bridge
 from localqueue.brokers import Outgoing, StoreBroker
 from localqueue.brokers.senders import KIND, Parcel, StoreSender
 from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import QueueStoreUnavailableError, UnsupportedByBroker
-from localqueue.policies import PerKeyFifoOrdering, PriorityOrdering, RemoteQueuePlacement
+from localqueue.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from localqueue.policies import (
+    EffectivelyOnceDelivery,
+    PerKeyFifoOrdering,
+    PriorityOrdering,
+    RemoteQueuePlacement,
+    TransactionalOutboxCommit,
+)
 from localqueue.stores.port import Changes, QueueStore
 from localqueue.stores.sqlite import MemoryQueueStore, SQLiteQueueStore
+from localqueue.workers import OutboxRelay
 
 
 @pytest.fixture
@@ -212,3 +224,41 @@ def test_what_makes_no_sense_is_refused(here: QueueStore, there: QueueStore) -> 
         Bridge(here, there, queue="jobs", change=lambda message: "y") as bridge,  # type: ignore[arg-type, return-value]
     ):
         assert bridge.run_until_empty(patience=0.05).dead_lettered == 1
+
+
+def test_the_relay_of_an_outbox_sends_to_a_broker_once(here: QueueStore, there: QueueStore) -> None:
+    commit = TransactionalOutboxCommit()
+    delivery = EffectivelyOnceDelivery(commit_policy=commit)
+    queue = PersistentQueue[Any]("orders", store=here, delivery_policy=delivery)
+    for number in range(3):
+        queue.put({"n": number}, dedupe_key=f"order-{number}")
+    Worker(queue, lambda value: value["n"] * 10).run_until_empty()
+    relay = OutboxRelay(queue, StoreBroker(there), to="events")
+    assert relay.run_until_empty().acked == 3
+    relay.close()
+    assert [one["result"] for one in values(there, "events")] == [0, 10, 20]
+    message = there.scan("events")[0]
+    assert json.loads(message.headers or "")["dedupe-key"] == "order-0"
+    with pytest.raises(ValueError, match="pass to="):
+        OutboxRelay(queue, StoreBroker(there))
+    with pytest.raises(ValueError, match="to= names a queue of a broker"):
+        OutboxRelay(queue, print, to="events")
+
+
+def test_metrics_tell_what_came_by_push_by_poll_and_over_the_bridge(here: QueueStore, there: QueueStore) -> None:
+    StoreBroker(here).send_batch("jobs", [Outgoing(b"1"), Outgoing(b"2")])
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    prometheus = PrometheusMetrics(registry)
+    telemetry = OpenTelemetryMetrics(meter_provider=MeterProvider([reader]))
+    with Bridge(here, there, queue="jobs", name="out") as bridge:
+        prometheus.watch(bridge)
+        telemetry.watch(bridge)
+        bridge.run_until_empty(patience=0.05)
+        scraped = generate_latest(registry).decode()
+        assert 'localqueue_bridge_total{bridge="out",what="moved"} 2.0' in scraped
+        assert 'localqueue_consumer_total{queue="jobs",what="pushed"} 2.0' in scraped
+        assert 'localqueue_consumer_total{queue="jobs",what="polls"} 0.0' in scraped
+        assert 'localqueue_consumer_degraded{queue="jobs"} 0.0' in scraped
+        assert '"what": "moved"' in reader.get_metrics_data().to_json()  # type: ignore[union-attr]
+    with pytest.raises(TypeError, match="only a HybridConsumer or a Bridge is watched"):
+        prometheus.watch(here)

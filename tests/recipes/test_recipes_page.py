@@ -77,13 +77,14 @@ def test_the_blocks_of_a_page_run_one_after_another(name: str, tmp_path: Path) -
 @pytest.mark.server
 @pytest.mark.parametrize("kind", FIXTURES)
 def test_the_blocks_for_a_server_run_one_after_another(kind: str, request: pytest.FixtureRequest) -> None:
-    blocks = [block for name, block in SERVER_CODE.findall((DOCS / "stores.md").read_text()) if name == kind]
+    text = "".join((DOCS / page).read_text() for page in ("stores.md", "retry.md", "notification.md"))
+    blocks = [block for name, block in SERVER_CODE.findall(text) if name == kind]
     assert blocks
     namespace: dict[str, Any] = {"__name__": "page"}
     server = request.getfixturevalue(FIXTURES[kind])
     for block in blocks:
         assert ADDRESSES[kind] in block
-        exec(compile(block.replace(ADDRESSES[kind], server.url), "docs/stores.md", "exec"), namespace)
+        exec(compile(block.replace(ADDRESSES[kind], server.url), "docs", "exec"), namespace)
 
 
 @pytest.mark.parametrize("title", SECTIONS)

@@ -56,6 +56,7 @@ from localqueue import (
     StaticFanoutSubscriptions,
     TransactionalOutboxCommit,
     TwoPhaseCommit,
+    WebSocketNotification,
     policies,
 )
 
@@ -188,7 +189,9 @@ RESULTS = [
     "SQLiteResultStore",
 ]
 
-FIRST_API = [*CONSTANTS, *POLICIES, *QUEUES, *WORKERS, *RETRY, *IDEMPOTENCY, *RESULTS]
+NOTIFICATIONS = ["WebSocketNotification"]
+
+FIRST_API = [*CONSTANTS, *POLICIES, *QUEUES, *WORKERS, *RETRY, *IDEMPOTENCY, *RESULTS, *NOTIFICATIONS]
 
 #: Named by the roadmap of the first implementation.
 ROADMAP = ["AsyncNotification", "ThreadedDispatcher"]
@@ -223,10 +226,11 @@ AT_HOME = {
         "UnknownMessage",
     ],
     "localqueue.events": ["AsyncHook", "Event", "JournalEvent", "LoggingHook"],
-    "localqueue.idempotency": ["QueueIdempotencyStore"],
+    "localqueue.idempotency": ["QueueIdempotencyStore", "RemoteIdempotencyStore", "open_idempotency_store"],
     "localqueue.jobs": ["JobStatus", "LogLine", "Progress"],
     "localqueue.message": ["RunStats", "UndecodablePayload"],
     "localqueue.metrics": ["OpenTelemetryMetrics", "PrometheusMetrics"],
+    "localqueue.notifications": ["SSEListener", "SSENotification", "WebhookNotification", "WebhookReceiver"],
     "localqueue.policies": [
         "BytesCodec",
         "Codec",
@@ -243,8 +247,8 @@ AT_HOME = {
         "TRANSACTIONAL_OUTBOX_COMMIT",
     ],
     "localqueue.queue": ["PendingMessage", "Transaction"],
-    "localqueue.results": ["QueueResultStore"],
-    "localqueue.retry": ["QueueAttemptStore"],
+    "localqueue.results": ["QueueResultStore", "RemoteResultStore", "open_result_store"],
+    "localqueue.retry": ["QueueAttemptStore", "RemoteAttemptStore", "open_attempt_store"],
     "localqueue.schedules": ["CronSchedule", "PeriodicSchedule", "Schedule", "ScheduleState", "Scheduler"],
     "localqueue.stores.mongodb": ["MongoDBQueueStore"],
     "localqueue.stores.postgres": ["PostgresQueueStore"],
@@ -396,6 +400,13 @@ def test_stores_take_the_documented_parameters() -> None:
     documented(localqueue.LMDBQueueStore, {"path": REQUIRED}, {"map_size": 10**8})
     for store in (SQLiteQueueStore, localqueue.MemoryQueueStore, localqueue.LMDBQueueStore):
         assert callable(store.close)
+
+
+def test_the_notification_by_websocket_takes_the_documented_parameters() -> None:
+    default = inspect.signature(WebSocketNotification).parameters["serializer"].default
+    documented(WebSocketNotification, {"connections": REQUIRED, "serializer": default, "loop": None})
+    message: QueueMessage[str] = QueueMessage("i", "v", "q")
+    assert list(default(message)) == field_names(QueueMessage)[:14]
 
 
 def test_a_locked_store_is_a_runtime_error_that_names_its_path() -> None:
@@ -602,10 +613,10 @@ def ordering(guarantee: str, delayed: bool, stable: bool, priority: bool) -> dic
     }
 
 
-def notification(kind: str, listeners: int) -> dict[str, Any]:
+def notification(kind: str, listeners: int, scope: str = "in-process") -> dict[str, Any]:
     return {
         "type": kind,
-        "scope": "in-process",
+        "scope": scope,
         "notifies": True,
         "notifies_on_put": True,
         "listener_count": listeners,
@@ -618,6 +629,12 @@ NO_RESULT = {"type": "none", "stores_result": False, "returns_cached_result": Fa
 
 def ignore(message: Any) -> None:
     """A listener and handler for tests that only look at what a policy prints."""
+
+
+class Connection:
+    """What a WebSocket must have at least."""
+
+    async def send(self, payload: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -691,6 +708,7 @@ def ignore(message: Any) -> None:
         (CallbackNotification(ignore), notification("callback", 1)),
         (InProcessNotification(), notification("thread-event", 1)),
         (AsyncioNotification(), notification("asyncio-event", 1)),
+        (WebSocketNotification((Connection(), Connection())), notification("websocket", 2, "network")),
         (
             PointToPointRouting(),
             {"pattern": "point-to-point", "single_consumer_per_message": True, "fanout": False},

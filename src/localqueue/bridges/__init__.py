@@ -2,5 +2,6 @@
 
 from localqueue.bridges.bridge import Bridge
 from localqueue.bridges.counts import BridgeCounts
+from localqueue.bridges.outbox_table import OutboxTable
 
-__all__ = ["Bridge", "BridgeCounts"]
+__all__ = ["Bridge", "BridgeCounts", "OutboxTable"]

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from localqueue.bridges.counts import BridgeCounts
+from localqueue.brokers.course import Counters
 from localqueue.brokers.hybrid import HybridConsumer
 from localqueue.brokers.port import Broker, Delivery, Outgoing
 from localqueue.brokers.senders import REMEMBERED, Parcel, Sent, refuses, sender_to
@@ -106,9 +107,9 @@ class Bridge:
         return self._counts
 
     @property
-    def pushed(self) -> dict[str, Any]:
+    def counters(self) -> Counters:
         """How messages were found at the source: by push and by poll."""
-        return self._consumer.counters.as_dict()
+        return self._consumer.counters
 
     def run(self, *, signals: bool = False) -> BridgeCounts:
         """Move messages until `stop()`; with `signals`, in the main thread, also until SIGTERM or SIGINT."""

@@ -34,6 +34,7 @@ FAMILIES = {
 COMMANDS = {
     "worker": ("worker", "register"),
     "work": ("work", "register"),
+    "bridge": ("bridge", "register"),
     "compact": ("operations", "register_for_store"),
 }
 

@@ -8,7 +8,9 @@ from localqueue.idempotency.stores import (
     LMDBIdempotencyStore,
     MemoryIdempotencyStore,
     QueueIdempotencyStore,
+    RemoteIdempotencyStore,
     SQLiteIdempotencyStore,
+    open_idempotency_store,
 )
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "LMDBIdempotencyStore",
     "MemoryIdempotencyStore",
     "QueueIdempotencyStore",
+    "RemoteIdempotencyStore",
     "SQLiteIdempotencyStore",
     "Status",
+    "open_idempotency_store",
 ]

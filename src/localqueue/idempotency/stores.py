@@ -1,12 +1,24 @@
-"""Idempotency stores: in memory, in a file of their own, or inside a queue store."""
+"""Idempotency stores: in memory, in a file of their own, on a server, or inside a queue store."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from localqueue.errors import IdempotencyStoreLockedError
 from localqueue.idempotency.record import IdempotencyRecord, excludes
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.stores.keyvalue.port import Kind
-from localqueue.stores.keyvalue.store import InLMDB, InMemory, InQueueStore, InSQLite, KeyedStore, check_key
+from localqueue.stores.keyvalue.store import (
+    InLMDB,
+    InMemory,
+    InQueueStore,
+    InSQLite,
+    KeyedStore,
+    OnServer,
+    check_key,
+    open_records,
+)
 
 _SCHEMA = """
 CREATE TABLE idempotency_records (
@@ -78,3 +90,27 @@ class LMDBIdempotencyStore(_Ledger, InLMDB[IdempotencyRecord]):
 
 class QueueIdempotencyStore(_Ledger, InQueueStore[IdempotencyRecord]):
     """Ledger inside a queue store, so that a record and an ack are one commit. The queue store stays its owner's."""
+
+
+class RemoteIdempotencyStore(OnServer[IdempotencyRecord], QueueIdempotencyStore):
+    """Ledger on a server, by its address. The queue store behind it is its own: `store` gives it to a queue that is to
+    share commits, `close` closes it."""
+
+
+OpenedIdempotencyStore = MemoryIdempotencyStore | SQLiteIdempotencyStore | LMDBIdempotencyStore | RemoteIdempotencyStore
+
+_CLASSES: dict[str, Callable[..., OpenedIdempotencyStore]] = {
+    "memory": MemoryIdempotencyStore,
+    "sqlite": SQLiteIdempotencyStore,
+    "lmdb": LMDBIdempotencyStore,
+}
+
+
+def open_idempotency_store(url: str, *, namespace: str = "default", **options: Any) -> OpenedIdempotencyStore:
+    """Open the ledger at `url`, made by the first write.
+
+    `sqlite:///ledger.db` and `lmdb:///ledger` have a file or directory of their own, `memory://` lives and dies with
+    this process. On a server (`postgresql://...`, `redis://...`, `mongodb://...`) the records are in the tables that a
+    queue in `namespace` uses. `options` go to the store: `timeout=`, `durability=`, and what it has of its own.
+    """
+    return open_records(url, namespace, options, _CLASSES, RemoteIdempotencyStore)

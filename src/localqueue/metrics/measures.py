@@ -20,6 +20,9 @@ DESCRIPTIONS = {
     "events": "Things that happened to messages, by type",
     "messages": "Messages in the store, by state",
     "oldest_ready_age": "Seconds since the oldest ready message became available",
+    "consumer": "What a hybrid consumer did, by queue: messages and questions by push and by poll, settles, outages",
+    "consumer_degraded": "1 while push is down and a hybrid consumer polls instead",
+    "bridge": "What a bridge did with the messages of its source, in messages (bytes: in bytes)",
     PUT_TO_LEASE: "Seconds from the put of a message to its first lease, delays included",
     LEASE_TO_SETTLE: "Seconds from a lease to its settle: the time of the handler",
     PUT_TO_ACK: "Seconds from the put of a message to its ack",
@@ -82,3 +85,46 @@ class WatchedQueues:
 
 def by_state(stats: QueueStats) -> dict[str, int]:
     return {state: getattr(stats, state) for state in STATES}
+
+
+class Flow(NamedTuple):
+    """What a consumer or a bridge has counted, under the name of its queue or its own."""
+
+    kind: str
+    name: str
+    counts: dict[str, int]
+    degraded: bool
+
+
+class WatchedFlows:
+    """The consumers and bridges whose counters are read when somebody asks, as long as they live."""
+
+    def __init__(self) -> None:
+        self._flows: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lock = Lock()
+
+    def add(self, flow: Any) -> None:
+        if not hasattr(flow, "counters"):
+            raise TypeError(f"only a HybridConsumer or a Bridge is watched, not {flow!r}; a queue gets a hook")
+        with self._lock:
+            self._flows.add(flow)
+
+    def read(self) -> list[Flow]:
+        """One for each name: what several of the same name counted is added up."""
+        with self._lock:
+            flows = list(self._flows)
+        found: dict[tuple[str, str], Flow] = {}
+        for flow in flows:
+            state = flow.counters.state
+            for kind, name, counts in _counts_of(flow):
+                known = found.get((kind, name), Flow(kind, name, {}, False))
+                both = {what: known.counts.get(what, 0) + count for what, count in counts.items()}
+                found[kind, name] = Flow(kind, name, both, known.degraded or state == "degraded")
+        return list(found.values())
+
+
+def _counts_of(flow: Any) -> Iterator[tuple[str, str, dict[str, int]]]:
+    counters = {what: count for what, count in flow.counters.as_dict().items() if what != "state"}
+    yield "consumer", flow.queue, counters
+    if hasattr(flow, "counts"):
+        yield "bridge", flow.name, flow.counts.as_dict()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from localqueue.metrics.measures import (
     LEASE_TO_SETTLE,
     PUT_TO_ACK,
     PUT_TO_LEASE,
+    WatchedFlows,
     WatchedQueues,
     by_state,
     durations,
@@ -45,7 +46,9 @@ class OpenTelemetryMetrics:
     and `localqueue.oldest_ready_age` by queue; and the histograms `localqueue.put_to_lease`,
     `localqueue.lease_to_settle` and `localqueue.put_to_ack` in seconds, by queue. By the messaging conventions of
     OpenTelemetry also the histograms `messaging.client.operation.duration` and `messaging.process.duration` and the
-    counters `messaging.client.sent.messages` and `messaging.client.consumed.messages`. Without `meter` it is that of
+    counters `messaging.client.sent.messages` and `messaging.client.consumed.messages`. Of consumers and bridges that it
+    is told to `watch` the observable counters `localqueue.consumer` by queue and `localqueue.bridge` by bridge, each by
+    what was counted, and the observable gauge `localqueue.consumer_degraded`. Without `meter` it is that of
     `meter_provider`, or of the global provider. One object serves many queues; needs the extra
     `localqueue[opentelemetry]`.
     """
@@ -81,7 +84,17 @@ class OpenTelemetryMetrics:
         meter.create_observable_gauge(
             "localqueue.oldest_ready_age", [self._age], unit="s", description=DESCRIPTIONS["oldest_ready_age"]
         )
+        self._flows = WatchedFlows()
+        for kind in ("consumer", "bridge"):
+            meter.create_observable_counter(f"localqueue.{kind}", [self._flown(kind)], description=DESCRIPTIONS[kind])
+        meter.create_observable_gauge(
+            "localqueue.consumer_degraded", [self._degraded], description=DESCRIPTIONS["consumer_degraded"]
+        )
         flush_in_children(self)
+
+    def watch(self, flow: Any) -> None:
+        """Observe the counters of a `HybridConsumer` or a `Bridge` from now on."""
+        self._flows.add(flow)
 
     def attach(self, queue: Any) -> None:
         """Observe the counts of a queue from now on; `queue.add_hook(metrics)` calls this."""
@@ -137,6 +150,19 @@ class OpenTelemetryMetrics:
             self._observation(stats.oldest_ready_age_seconds or 0.0, {"queue": queue})
             for queue, stats in self._queues.stats().items()
         ]
+
+    def _flown(self, kind: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        label = "queue" if kind == "consumer" else kind
+        return lambda options: [
+            self._observation(count, {label: flow.name, "what": what})
+            for flow in self._flows.read()
+            if flow.kind == kind
+            for what, count in flow.counts.items()
+        ]
+
+    def _degraded(self, options: CallbackOptions) -> Iterable[Observation]:
+        flows = [flow for flow in self._flows.read() if flow.kind == "consumer"]
+        return [self._observation(int(flow.degraded), {"queue": flow.name}) for flow in flows]
 
 
 def _api() -> Any:

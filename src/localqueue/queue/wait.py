@@ -7,20 +7,19 @@ the look ends the rest, so no put falls in between.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from localqueue.policies import NotificationPolicy
+from localqueue.policies._wakeup import Wakeup
 from localqueue.queue.core import QueueCore
 from localqueue.queue.drafts import check_timeout
-from localqueue.stores.port import Waiter
+from localqueue.stores.port import BellWaiter, Waiter
+from localqueue.stores.rules import NEVER
 
 if TYPE_CHECKING:
-    # Loading asyncio takes longer than the rest of localqueue.
-    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
 R = TypeVar("R")
@@ -30,56 +29,38 @@ _LONGEST_REST = 0.2
 _STORE_REST = 2.0  # the store ends the rest by itself; each rest begins with a look
 
 
-class Wakeup:
-    """A flag for one waiter, a thread or a coroutine. `set` may be called from any thread and from a signal handler,
-    which is why it is a bare lock: taken means not set."""
+def tells_of_processes(policy: Any) -> bool:
+    """Whether a policy tells of what other processes have put, queue by queue: then it says how long one may rest."""
+    return hasattr(policy, "catch_up")
 
-    def __init__(self) -> None:
-        self._taken = threading.Lock()
-        self._taken.acquire()
-        self._future: asyncio.Future[None] | None = None
 
-    def set(self) -> None:
-        try:
-            self._taken.release()
-        except RuntimeError:
-            return  # it is set already, and whoever waits has been told
-        future = self._future
-        if future is not None:
-            try:
-                future.get_loop().call_soon_threadsafe(_finish, future)
-            except RuntimeError:
-                return  # that loop is closed: nobody waits on it
+def attach(policy: Any, callback: Callable[[], object], queue: str) -> bool:
+    """Have a policy call `callback` when the queue may have something; False when it calls nobody."""
+    if not (hasattr(policy, "attach") and hasattr(policy, "detach")):
+        return False
+    if tells_of_processes(policy):
+        policy.attach(callback, queue)
+    else:
+        policy.attach(callback)
+    return True
 
-    def clear(self) -> None:
-        self._taken.acquire(blocking=False)
 
-    def wait(self, seconds: float) -> bool:
-        """Whether it was set; that is forgotten then."""
-        return self._taken.acquire(timeout=seconds)
-
-    async def wait_async(self, seconds: float) -> bool:
-        import asyncio
-
-        self._future = asyncio.get_running_loop().create_future()
-        try:
-            if self._taken.acquire(blocking=False):
-                return True
-            await asyncio.wait_for(self._future, seconds)
-        except TimeoutError:
-            pass
-        finally:
-            self._future = None
-        return self._taken.acquire(blocking=False)
+def detach(policy: Any, callback: Callable[[], object], queue: str) -> None:
+    """Undo `attach`."""
+    if tells_of_processes(policy):
+        policy.detach(callback, queue)
+    else:
+        policy.detach(callback)
 
 
 class WorkWait:
     """Waits until a queue may have a message to lease, for anybody or for `worker`, who may be paused.
 
     It is woken by the notification policy (the queue's own unless one is given). Behind that is a catch-up: the store
-    is looked at when the wait begins and then at growing intervals of at most 0.2 s, so that delayed messages that
-    fall due, leases that run out and messages of other processes are seen too. A policy that can not be waited for
-    leaves the waiting to the store, which sees all of these by itself.
+    is looked at when the wait begins, when it says that something falls due, and at growing intervals of at most 0.2 s,
+    so that delayed messages, leases that run out and messages of other processes are seen too. A policy that tells of
+    other processes says itself how long one may rest (`catch_up`). A policy that can not be waited for leaves the
+    waiting to the store, which sees all of these by itself.
 
     For one thread or task at a time; any number of objects may share a policy.
     """
@@ -101,9 +82,8 @@ class WorkWait:
         self._wakeup = Wakeup()
         self._interrupted = False
         self._policy = policy
-        self._is_attached = hasattr(policy, "attach") and hasattr(policy, "detach")
-        if self._is_attached:
-            policy.attach(self._wakeup.set)
+        self._again = NEVER
+        self._is_attached = attach(policy, self._wakeup.set, queue.name)
 
     def wait(self, timeout: float | None = None) -> bool:
         """True when there may be work; False after `timeout` seconds, or when `wake` ended the wait."""
@@ -142,7 +122,7 @@ class WorkWait:
         """Stop listening."""
         if self._is_attached:
             self._is_attached = False
-            self._policy.detach(self._wakeup.set)
+            detach(self._policy, self._wakeup.set, self._queue.name)
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             waiter.close()
@@ -154,6 +134,7 @@ class WorkWait:
         """Yields None to have the store looked at, or seconds to rest; is sent whether that found something."""
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
+        tells = tells_of_processes(self._policy)
         pause = _STORE_REST if at_store else _FIRST_REST
         while True:
             self._wakeup.clear()
@@ -165,10 +146,14 @@ class WorkWait:
                 return True
             if self._take_interruption():
                 return False
-            remaining = pause if deadline is None else deadline - time.monotonic()
-            if remaining <= 0:
-                return False
-            if (yield min(pause, remaining)):
+            if tells:
+                pause = self._policy.catch_up
+            rest = min(pause, self._again)
+            if deadline is not None:
+                rest = min(rest, deadline - time.monotonic())
+                if rest <= 0:
+                    return False
+            if (yield rest):
                 return not self._take_interruption()
             if not at_store:
                 pause = min(2 * pause, _LONGEST_REST)
@@ -178,12 +163,20 @@ class WorkWait:
         return interrupted
 
     def _look(self) -> bool:
-        return self._store_rest(0)
+        waiter = self._listening()
+        if isinstance(waiter, BellWaiter):
+            found, self._again = waiter.look()
+            return found
+        self._again = _LONGEST_REST  # it does not say when something falls due
+        return waiter.heard(0)
 
     def _store_rest(self, seconds: float) -> bool:
+        return self._listening().heard(seconds)
+
+    def _listening(self) -> Waiter:
         if self._waiter is None:
             self._waiter = self._queue.store.listen((self._queue.name,), worker=self._worker)
-        return self._waiter.heard(seconds)
+        return self._waiter
 
     def _rest(self) -> Callable[[float], Any] | None:
         """How to sleep until the policy wakes us, if it can."""
@@ -215,8 +208,3 @@ class WorkWait:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

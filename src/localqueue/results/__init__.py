@@ -7,15 +7,19 @@ from localqueue.results.stores import (
     LMDBResultStore,
     MemoryResultStore,
     QueueResultStore,
+    RemoteResultStore,
     ResultStore,
     SQLiteResultStore,
+    open_result_store,
 )
 
 __all__ = [
     "LMDBResultStore",
     "MemoryResultStore",
     "QueueResultStore",
+    "RemoteResultStore",
     "ResultStore",
     "ResultStoreLockedError",
     "SQLiteResultStore",
+    "open_result_store",
 ]

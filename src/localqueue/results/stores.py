@@ -1,13 +1,23 @@
-"""Result stores: in memory, in a file of their own, or inside a queue store."""
+"""Result stores: in memory, in a file of their own, on a server, or inside a queue store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from localqueue.errors import ResultStoreLockedError
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.stores.keyvalue.port import Kind, to_json
-from localqueue.stores.keyvalue.store import InLMDB, InMemory, InQueueStore, InSQLite, KeyedStore, check_key
+from localqueue.stores.keyvalue.store import (
+    InLMDB,
+    InMemory,
+    InQueueStore,
+    InSQLite,
+    KeyedStore,
+    OnServer,
+    check_key,
+    open_records,
+)
 from localqueue.stores.port import RecordWrite
 
 _SCHEMA = """
@@ -89,3 +99,27 @@ class QueueResultStore(_Results, InQueueStore[Any]):
     def write(self, key: str, value: Any, *, expect: int | None = None) -> RecordWrite:
         """The write of a result, also of None, to put into a commit of the queue store. `erase` deletes."""
         return self._records.write(check_key(key), value, expect=expect)
+
+
+class RemoteResultStore(OnServer[Any], QueueResultStore):
+    """Results on a server, by its address. The queue store behind it is its own: `store` gives it to a queue that is to
+    share commits, `close` closes it."""
+
+
+OpenedResultStore = MemoryResultStore | SQLiteResultStore | LMDBResultStore | RemoteResultStore
+
+_CLASSES: dict[str, Callable[..., OpenedResultStore]] = {
+    "memory": MemoryResultStore,
+    "sqlite": SQLiteResultStore,
+    "lmdb": LMDBResultStore,
+}
+
+
+def open_result_store(url: str, *, namespace: str = "default", **options: Any) -> OpenedResultStore:
+    """Open the result store at `url`, made by the first write.
+
+    `sqlite:///results.db` and `lmdb:///results` have a file or directory of their own, `memory://` lives and dies with
+    this process. On a server (`postgresql://...`, `redis://...`, `mongodb://...`) the records are in the tables that a
+    queue in `namespace` uses. `options` go to the store: `timeout=`, `durability=`, and what it has of its own.
+    """
+    return open_records(url, namespace, options, _CLASSES, RemoteResultStore)

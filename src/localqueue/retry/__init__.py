@@ -47,7 +47,9 @@ _HOMES = {
         "LMDBAttemptStore",
         "MemoryAttemptStore",
         "QueueAttemptStore",
+        "RemoteAttemptStore",
         "SQLiteAttemptStore",
+        "open_attempt_store",
     ),
 }
 

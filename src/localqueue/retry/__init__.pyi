@@ -42,5 +42,7 @@ from localqueue.retry.stores import (
     LMDBAttemptStore as LMDBAttemptStore,
     MemoryAttemptStore as MemoryAttemptStore,
     QueueAttemptStore as QueueAttemptStore,
+    RemoteAttemptStore as RemoteAttemptStore,
     SQLiteAttemptStore as SQLiteAttemptStore,
+    open_attempt_store as open_attempt_store,
 )

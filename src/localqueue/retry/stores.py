@@ -1,11 +1,22 @@
-"""Attempt stores: in memory, in a file of their own, or inside a queue store."""
+"""Attempt stores: in memory, in a file of their own, on a server, or inside a queue store."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from localqueue.errors import AttemptStoreLockedError
 from localqueue.retry.record import RetryRecord
 from localqueue.stores.keyvalue.port import Kind
-from localqueue.stores.keyvalue.store import InLMDB, InMemory, InQueueStore, InSQLite, KeyedStore
+from localqueue.stores.keyvalue.store import (
+    InLMDB,
+    InMemory,
+    InQueueStore,
+    InSQLite,
+    KeyedStore,
+    OnServer,
+    open_records,
+)
 
 _SCHEMA = """
 CREATE TABLE attempt_records (
@@ -54,3 +65,26 @@ class LMDBAttemptStore(_Attempts, InLMDB[RetryRecord]):
 
 class QueueAttemptStore(_Attempts, InQueueStore[RetryRecord]):
     """Attempt records inside a queue store, which stays open when this is closed."""
+
+
+class RemoteAttemptStore(OnServer[RetryRecord], QueueAttemptStore):
+    """Attempt records on a server, by its address. The queue store behind it is its own, and closed with it."""
+
+
+OpenedAttemptStore = MemoryAttemptStore | SQLiteAttemptStore | LMDBAttemptStore | RemoteAttemptStore
+
+_CLASSES: dict[str, Callable[..., OpenedAttemptStore]] = {
+    "memory": MemoryAttemptStore,
+    "sqlite": SQLiteAttemptStore,
+    "lmdb": LMDBAttemptStore,
+}
+
+
+def open_attempt_store(url: str, *, namespace: str = "default", **options: Any) -> OpenedAttemptStore:
+    """Open the attempt store at `url`, made by the first write.
+
+    `sqlite:///attempts.db` and `lmdb:///attempts` have a file or directory of their own, `memory://` lives and dies
+    with this process. On a server (`postgresql://...`, `redis://...`, `mongodb://...`) the records are in the tables
+    that a queue in `namespace` uses. `options` go to the store: `timeout=`, `durability=`, and what it has of its own.
+    """
+    return open_records(url, namespace, options, _CLASSES, RemoteAttemptStore)

@@ -15,7 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from localqueue.stores.wake import Wake
 
@@ -26,6 +26,16 @@ _DEAF = 0.1  # and while it is not
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 L = TypeVar("L", bound="Listener")
+
+
+class Hearer(Protocol):
+    """Who is told of a channel: a store's `Wake`, or a notification."""
+
+    def told(self, queues: Iterable[str]) -> None:
+        """Something was said about these."""
+
+    def stir(self) -> None:
+        """Something was said about anything, or may have been while nobody heard."""
 
 
 class Listener(ABC):
@@ -40,7 +50,7 @@ class Listener(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wakes: dict[str, set[Wake]] = {}
+        self._wakes: dict[str, set[Hearer]] = {}
         self._wanted = threading.Event()  # set when the set of channels changed
         self._live = threading.Event()
         self._stopped = threading.Event()
@@ -107,7 +117,7 @@ class Listener(ABC):
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5.0)
 
-    def add(self, channel: str, wake: Wake, *, patience: float = 2.0) -> None:
+    def add(self, channel: str, wake: Hearer, *, patience: float = 2.0) -> None:
         """Stir `wake` when something is said on the channel. Returns when the server will tell, or else after
         `patience`: until then those who wait look more often."""
         with self._lock:
@@ -120,7 +130,7 @@ class Listener(ABC):
         self.nudge()
         self._live.wait(patience)
 
-    def remove(self, channel: str, wake: Wake) -> None:
+    def remove(self, channel: str, wake: Hearer) -> None:
         with self._lock:
             wakes = self._wakes.get(channel, set())
             wakes.discard(wake)

@@ -70,7 +70,7 @@ def ledger_for(queue: PersistentQueue[Any]) -> Ledger | None:
     results = Results(queue, policy)
     if given is None:
         return _OwnLedger(queue, QueueIdempotencyStore(queue.store), results)
-    if isinstance(given, QueueIdempotencyStore) and given.store is queue.store:
+    if isinstance(given, QueueIdempotencyStore) and given.is_in(queue.store):
         return _OwnLedger(queue, given, results)
     from localqueue.workers.external_ledger import ExternalLedger
 
@@ -105,7 +105,7 @@ class Results:
         if self._external is None:
             return Kept(result, "inline", {"result": result})
         key = f"dedupe:{message.queue}:{work_key(message)}"
-        if isinstance(self._external, QueueResultStore) and self._external.store is self._queue.store:
+        if isinstance(self._external, QueueResultStore) and self._external.is_in(self._queue.store):
             outcome.records.append(self._external.write(key, result))
         else:
             self._external.save(key, result)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import LeaseLost, QueueError, QueueStoreClosedError, QueueStoreError
-from localqueue.queue.wait import Wakeup
+from localqueue.policies._wakeup import Wakeup
 from localqueue.stores.kept_error import shown
 from localqueue.workers.core import is_async
 from localqueue.workers.job import Job, with_job, with_job_async

@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from localqueue.brokers.port import Outgoing
+from localqueue.brokers.senders import Parcel, Sender, sender_to
 from localqueue.errors import QueueError
+from localqueue.policies.codec import JSON_CODEC
 from localqueue.retry.plan import is_permanent
 from localqueue.stores.kept_error import shown
 from localqueue.workers.commits.outbox import PREFIX, outbox_queue
@@ -16,6 +19,7 @@ from localqueue.workers.job import current_job
 from localqueue.workers.worker import Worker
 
 if TYPE_CHECKING:
+    from localqueue.brokers.port import Broker
     from localqueue.queue import PersistentQueue
 
 log = logging.getLogger("localqueue.workers")
@@ -27,7 +31,8 @@ _LOOK = 0.5
 class OutboxRelay:
     """Drains the outbox of a queue whose commit policy is `TransactionalOutboxCommit`.
 
-    `target` is a callable that gets each envelope, or another queue, where it is put. An envelope that could not be
+    `target` is a callable that gets each envelope, another queue, where it is put, or a broker (open, or its address),
+    whose queue `to` it is sent to, confirmed, under the envelope's id. An envelope that could not be
     sent is tried again, with growing pauses, before the next one: order is kept, and a target that is down holds up
     the rest. The target may see an envelope twice when the relay dies right after sending it; into a queue of the same
     store it is moved in one transaction, so there it arrives once.
@@ -36,8 +41,9 @@ class OutboxRelay:
     def __init__(
         self,
         queue: PersistentQueue[Any],
-        target: Callable[[dict[str, Any]], object] | PersistentQueue[Any],
+        target: Callable[[dict[str, Any]], object] | PersistentQueue[Any] | Broker | str,
         *,
+        to: str | None = None,
         worker_id: str | None = None,
     ) -> None:
         policy = getattr(queue.delivery_policy, "commit_policy", None)
@@ -47,7 +53,8 @@ class OutboxRelay:
                 "EffectivelyOnceDelivery(commit_policy=TransactionalOutboxCommit())"
             )
         self._queue = queue
-        self._target = target
+        self._target: Any = target
+        self._sender = self._sender_to(target, to)
         self._external: Any = getattr(policy, "outbox_store", None)
         if self._external is not None and not hasattr(self._external, "keys"):
             raise TypeError(f"a relay needs an outbox_store with keys(prefix); {self._external!r} has none")
@@ -79,6 +86,24 @@ class OutboxRelay:
         stats = outbox_queue(self._queue).stats()
         return stats.total - stats.dead
 
+    def close(self) -> None:
+        """Stop, and close a broker that was opened by its address."""
+        self.stop()
+        if self._sender is not None:
+            self._sender.close()
+
+    def _sender_to(self, target: Any, to: str | None) -> Sender | None:
+        is_broker = isinstance(target, str) or hasattr(target, "receive")
+        if is_broker is (to is None):
+            raise ValueError(
+                "a broker is told which of its queues envelopes go to: pass to="
+                if is_broker
+                else f"to= names a queue of a broker, and the target is {target!r}"
+            )
+        if to is None:
+            return None
+        return sender_to(target, to, source=f"{self._queue.store.url}#{self._queue.name}.outbox")
+
     def _new_worker(self) -> Worker:
         from tenacity import stop_never, wait_exponential
 
@@ -94,7 +119,12 @@ class OutboxRelay:
     def _forward(self, envelope: dict[str, Any]) -> None:
         message, target = current_job().message, self._target
         try:
-            if callable(target) or target.routing_policy.fanout or target.store is not self._queue.store:
+            if (
+                self._sender is not None
+                or callable(target)
+                or target.routing_policy.fanout
+                or target.store is not self._queue.store
+            ):
                 self._send(message.id, envelope)
             else:
                 current_job().put(envelope, to=target, **_key(target, message.id))
@@ -133,7 +163,10 @@ class OutboxRelay:
         return WorkerCounts(acked=sent)
 
     def _send(self, key: str, envelope: dict[str, Any]) -> None:
-        if callable(self._target):
+        if self._sender is not None:
+            headers = {"message-id": str(envelope["message_id"]), "dedupe-key": str(envelope["dedupe_key"])}
+            self._sender.send([Parcel(key, Outgoing(JSON_CODEC.encode(envelope).encode(), headers))])
+        elif callable(self._target):
             self._target(envelope)
         else:
             self._target.put(envelope, **_key(self._target, key))

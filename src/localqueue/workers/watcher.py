@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import QueueStoreClosedError
 from localqueue.policies import NotificationPolicy
-from localqueue.queue.wait import Wakeup, WorkWait
+from localqueue.policies._wakeup import Wakeup
+from localqueue.queue.wait import WorkWait, attach, detach
 
 if TYPE_CHECKING:
     from localqueue.queue import PersistentQueue
@@ -37,8 +38,7 @@ class Watcher:
         self._closed = False
         self._called = Wakeup()
         self._policy: Any = queue.notification_policy if policy is None else policy
-        if hasattr(self._policy, "attach"):
-            self._policy.attach(self._notified)  # one thread less between a put and the pump
+        self._attached = attach(self._policy, self._notified, queue.name)  # one thread less between a put and the pump
         self._thread = threading.Thread(target=self._run, name="localqueue-watcher", daemon=True)
         self._thread.start()
 
@@ -62,8 +62,8 @@ class Watcher:
 
     def close(self) -> None:
         self._closed = True
-        if hasattr(self._policy, "detach"):
-            self._policy.detach(self._notified)
+        if self._attached:
+            detach(self._policy, self._notified, self._queue.name)
         self._wait.wake()
         self._called.set()
         self._thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from localqueue.events.event import DISPATCH_FAILED, DISPATCHED, NOTIFICATION_FAILED, NOTIFIED
@@ -20,6 +21,8 @@ from localqueue.queue.drafts import (
 )
 from localqueue.queue.payloads import new_message
 from localqueue.stores.port import Changes, Committed, Enqueued, Limit, NewMessage, Outcome, RecordWrite
+
+_NEWS = ("stored", "diverted")
 
 
 class Arrivals(DeskCore):
@@ -144,28 +147,53 @@ class Arrivals(DeskCore):
 
     def announce(self, message: QueueMessage[Any], outcome: Outcome) -> None:
         """Notify of a message that was stored, then dispatch it, where the policies do. A duplicate is not news."""
-        if outcome not in ("stored", "diverted"):
+        if outcome not in _NEWS:
             return
-        notification, dispatch = self.configuration.notification_policy, self.configuration.dispatch_policy
+        notification = self.configuration.notification_policy
         if notification.notifies_on_put:
             self.emitter.told(NOTIFIED, NOTIFICATION_FAILED, message, notification.notify)
-        if self.configuration.dispatcher_leases:
-            dispatch.dispatch(message)  # it tells itself, when a handler has run
-        elif dispatch.dispatches_on_put:
-            self.emitter.told(DISPATCHED, DISPATCH_FAILED, message, dispatch.dispatch)
+        self._dispatch(message)
 
     def announce_all(self, admitted: Admitted, items: Sequence[Any]) -> Sequence[QueueMessage[Any]]:
-        """Announce what became of drafts; the message of each, or its first copy. Failures are raised at the end."""
+        """Announce what became of drafts; the message of each, or its first copy. Failures are raised at the end.
+
+        A notification that has `notify_many` is told of all of them at once.
+        """
         messages = self.all_stored(admitted, items)
         if not self.is_quiet:
-            failures: list[Exception] = []
-            for message, enqueued in zip(messages, admitted.enqueued, strict=True):
+            notification, failures = self.configuration.notification_policy, list[Exception]()
+            notify_many = getattr(notification, "notify_many", None) if notification.notifies_on_put else None
+            pairs = zip(messages, admitted.enqueued, strict=True)
+            if notify_many is None:
+                announce = [partial(self.announce, message, enqueued.outcome) for message, enqueued in pairs]
+            else:
+                news = [message for message, enqueued in pairs if enqueued.outcome in _NEWS]
+                self._notify_all(news, notify_many)
+                announce = [partial(self._dispatch, message) for message in news]
+            for tell in announce:
                 try:
-                    self.announce(message, enqueued.outcome)
+                    tell()
                 except Exception as error:
                     failures.append(error)
             raise_all(failures)
         return messages if admitted.copies == 1 else messages[:: admitted.copies]
+
+    def _notify_all(self, messages: Sequence[QueueMessage[Any]], notify_many: Callable[[Any], object]) -> None:
+        try:
+            notify_many(messages)
+        except Exception as error:
+            for message in messages:
+                self.emitter.emit(NOTIFICATION_FAILED, message, error=error)
+            raise
+        for message in messages:
+            self.emitter.emit(NOTIFIED, message)
+
+    def _dispatch(self, message: QueueMessage[Any]) -> None:
+        dispatch = self.configuration.dispatch_policy
+        if self.configuration.dispatcher_leases:
+            dispatch.dispatch(message)  # it tells itself, when a handler has run
+        elif dispatch.dispatches_on_put:
+            self.emitter.told(DISPATCHED, DISPATCH_FAILED, message, dispatch.dispatch)
 
 
 def limits_of(desks: Iterable[Arrivals]) -> dict[str, Limit]:

@@ -20,14 +20,31 @@ class QueueRecords(Records[V]):
 
     def __init__(self, kind: Kind[V], store: QueueStore) -> None:
         self.kind = kind
-        self.store = store
+        self._store = store
 
     def __repr__(self) -> str:
-        return repr(self.store)
+        return repr(self._store)
+
+    @property
+    def store(self) -> QueueStore:
+        """Where records are written."""
+        return self._store
+
+    @property
+    def reader(self) -> QueueStore:
+        """Where they are read."""
+        return self._store
+
+    def is_in(self, store: object) -> bool:
+        """Whether they are written to this queue store, so that its commits can write them too."""
+        return self._store is store
+
+    def now(self) -> float:
+        return self._store.now()
 
     def find(self, key: str) -> tuple[V | None, int]:
         """The record and its version, which is 0 when there is none."""
-        return self.read(self.store.record(self.kind.name, key))
+        return self.read(self.reader.record(self.kind.name, key))
 
     def read(self, found: Record | None) -> tuple[V | None, int]:
         return (None, 0) if found is None else (self.kind.decode(found.value), found.version)
@@ -66,7 +83,7 @@ class QueueRecords(Records[V]):
         return sum(self._remove([record]) for record in records) if len(records) > 1 else 0
 
     def _pages(self, after: str = "") -> Iterator[list[Record]]:
-        while page := self.store.records(self.kind.name, after=after, limit=_PAGE):
+        while page := self.reader.records(self.kind.name, after=after, limit=_PAGE):
             yield page
             after = page[-1].key
 

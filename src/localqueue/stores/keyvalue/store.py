@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -16,6 +16,7 @@ from localqueue.stores.keyvalue.queue import QueueRecords
 from localqueue.stores.port import QueueStore, Record, RecordWrite
 
 V = TypeVar("V")
+S = TypeVar("S")
 
 
 class KeyedStore(Generic[V]):
@@ -95,12 +96,20 @@ class InQueueStore(KeyedStore[V]):
     _records: QueueRecords[V]
 
     def __init__(self, store: QueueStore) -> None:
-        self.store = store
         self._records = QueueRecords(self.kind, store)
+
+    @property
+    def store(self) -> QueueStore:
+        """The queue store that has the records."""
+        return self._records.store
+
+    def is_in(self, store: object) -> bool:
+        """Whether the records are in this queue store, so that a commit of it can write them too."""
+        return self._records.is_in(store)
 
     def now(self) -> float:
         """The time by the clock of the queue store, which all hosts share."""
-        return self.store.now()
+        return self._records.now()
 
     def versioned(self, key: str) -> tuple[V | None, int]:
         """The record and its version, 0 when there is none."""
@@ -119,6 +128,41 @@ class InQueueStore(KeyedStore[V]):
     def erase(self, key: str, *, expect: int | None = None) -> RecordWrite:
         """The deletion of a record, to put into a commit of the queue store."""
         return self._records.erase(check_key(key), expect=expect)
+
+
+class OnServer(InQueueStore[V]):
+    """A store whose records live in a queue store that it opens by its address, and closes."""
+
+    def __init__(self, url: str, *, namespace: str = "default", **options: Any) -> None:
+        """`url` is that of a server, as `open_store` takes it; `options` go to the queue store, such as `timeout=`.
+
+        Nothing is connected to before the first use, and nothing made before the first write. Safe to share between
+        threads, to open from many processes, and to carry over a fork.
+        """
+        from localqueue.stores.keyvalue.remote import RemoteRecords
+
+        self._records = RemoteRecords(self.kind, url, namespace=namespace, options=options)
+
+
+def open_records(
+    url: str,
+    namespace: str,
+    options: Mapping[str, Any],
+    classes: Mapping[str, Callable[..., S]],
+    on_server: Callable[..., S],
+) -> S:
+    """The store of records at an address, of the class for its backend or else of that for servers."""
+    from localqueue.stores.address import shown
+    from localqueue.stores.url import checked, path_of
+
+    backend = checked(url)
+    if backend not in classes:
+        return on_server(url, namespace=namespace, **options)
+    if namespace != "default":
+        raise ValueError(
+            f"can not open {shown(url)!r} with namespace={namespace!r}: only servers have them; choose another path"
+        )
+    return classes[backend](**options) if backend == "memory" else classes[backend](path_of(url), **options)
 
 
 def now_of(store: object) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pymongo
 from bson.objectid import ObjectId
@@ -30,7 +30,6 @@ from localqueue.stores.wake import RecordName, StoreWaiter, Wake, change_of
 
 _RUNS = object()
 _TELL_WITHIN = 0.5  # seconds: whoever waits looks again by himself after a second
-_AWAIT_MS = 1000
 _HISTORY_LOST = (136, 234, 280, 286)
 _ANSWER_WITHIN = 5.0
 _CHANGES = {"insert": "fullDocument", "update": "updateDescription.updatedFields"}  # where they are told
@@ -144,6 +143,11 @@ def _of_record(kind: str, key: str) -> str:
 
 
 class ChangeListener(Listener):
+    """Hears what is said in `fields` of whatever is written to the database."""
+
+    fields: ClassVar[tuple[str, ...]] = (_OF_RECORD, _SAID)
+    await_ms: ClassVar[int] = 1000  # how long the server waits before it says that nothing was written
+
     def __init__(self, server: Server) -> None:
         super().__init__()
         self._server = server
@@ -175,15 +179,22 @@ class ChangeListener(Listener):
         heard = [
             {"operationType": kind, f"{changed}.{field}.c": {"$in": channels}}
             for kind, changed in _CHANGES.items()
-            for field in (_SAID, _OF_RECORD)
+            for field in self.fields
         ]
-        places = [f"${changed}.{field}" for field in (_OF_RECORD, _SAID) for changed in _CHANGES.values()]
-        database = self._server.database.with_options(read_concern=ReadConcern("majority"))
-        self._stream = database.watch(
-            [{"$match": {"$or": heard}}, {"$project": {"k": {"$ifNull": places}}}],
-            max_await_time_ms=_AWAIT_MS,
-            start_after=self._token,
+        places = [f"${changed}.{field}" for field in self.fields for changed in _CHANGES.values()]
+        self._stream = (
+            self.watched()
+            .with_options(read_concern=ReadConcern("majority"))
+            .watch(
+                [{"$match": {"$or": heard}}, {"$project": {"k": {"$ifNull": places}}}],
+                max_await_time_ms=self.await_ms,
+                start_after=self._token,
+            )
         )
+
+    def watched(self) -> Any:
+        """The database or the collection whose changes are heard."""
+        return self._server.database
 
     def hear(self, timeout: float) -> list[tuple[str, list[str] | None]]:
         until = time.monotonic() + timeout
@@ -191,7 +202,7 @@ class ChangeListener(Listener):
             event = self._stream.try_next()
             self._token = self._stream.resume_token
             if event is not None:
-                found = self._understood(event["k"])
+                found = self.understood(event["k"])
                 if found or self._wanted.is_set():
                     return found
             elif time.monotonic() >= until:
@@ -199,7 +210,7 @@ class ChangeListener(Listener):
             if self._stopped.is_set() or self._wanted.is_set() or not self._stream.alive:
                 return []
 
-    def _understood(self, heard: Document) -> list[tuple[str, list[str] | None]]:
+    def understood(self, heard: Document) -> list[tuple[str, list[str] | None]]:
         place, queue = heard["c"], heard["q"]
         if place == self._me:
             self._answered = max(self._answered, queue)

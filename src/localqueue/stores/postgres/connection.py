@@ -197,6 +197,32 @@ class Pool:
                 broken = not _rolled_back(connection)
             self.give(connection, broken=broken)
 
+    def at_once(self, work: Callable[[Any, Sequence[Any]], T], values: Sequence[Any], *, again: bool = False) -> T:
+        """Run a transaction that is one round trip, and again when others had it rolled back.
+
+        With `again` it may be run twice, so a lost connection is replaced without telling anybody.
+        """
+        began = 0.0
+        while True:
+            connection = self.take()
+            try:
+                result = work(connection, values)
+            except BaseException as error:
+                broken = errors.is_broken(error)
+                self.give(connection, broken=broken)
+                if not isinstance(error, errors.load().Error):
+                    raise
+                began = began or time.monotonic()
+                if broken and again:
+                    again = False
+                elif errors.is_retryable(error) and time.monotonic() - began < self._timeout:
+                    time.sleep(random.uniform(0, _PAUSE))
+                else:
+                    raise errors.translate(error, self._url) from error
+            else:
+                self.give(connection)
+                return result
+
     def _new(self) -> Any:
         try:
             connection = self._connect()
@@ -265,31 +291,7 @@ class Calls(EngineStore):
         return float(execute(_NOW).fetchone()[0]) if self._clock is None else self._clock()
 
     def _at_once(self, work: Callable[[Any, Sequence[Any]], T], values: Sequence[Any], *, again: bool = False) -> T:
-        """Run a transaction that is one round trip, and again when others had it rolled back.
-
-        With `again` it may be run twice, so a lost connection is replaced without telling anybody.
-        """
-        pool = self._pool
-        began = 0.0
-        while True:
-            connection = pool.take()
-            try:
-                result = work(connection, values)
-            except BaseException as error:
-                broken = errors.is_broken(error)
-                pool.give(connection, broken=broken)
-                if not isinstance(error, self._driver_error):
-                    raise
-                began = began or time.monotonic()
-                if broken and again:
-                    again = False
-                elif errors.is_retryable(error) and time.monotonic() - began < self._timeout:
-                    time.sleep(random.uniform(0, _PAUSE))
-                else:
-                    raise errors.translate(error, self._url) from error
-            else:
-                pool.give(connection)
-                return result
+        return self._pool.at_once(work, values, again=again)
 
     def _ask(self, asked: libpq.Asked) -> Any:
         statement, values, again, rows = asked

@@ -58,9 +58,10 @@ def load() -> Any:
 
 
 class Connections:
-    def __init__(self, url: str, *, timeout: float) -> None:
+    def __init__(self, url: str, *, timeout: float, library: bytes = LIBRARY) -> None:
         self._address = parse(url)
         self.shown = self._address.shown
+        self._library = library
         self._redis = load()
         self._answers = (
             *(self._redis.exceptions.ResponseError, self._redis.exceptions.BusyLoadingError),
@@ -126,6 +127,10 @@ class Connections:
                     raise unavailable(self.shown, error) from error
                 again = False
 
+    def translate(self, error: Exception) -> QueueStoreError:
+        """What the caller gets for an error that the server answered with."""
+        return translate(error, self.shown)
+
     def _once(self, command: Command, node: Address | None = None) -> Any:
         """Ask where the namespace is, or this once another node."""
         connection = self._take() if node is None else self._connect(node)
@@ -156,7 +161,7 @@ class Connections:
     def _next_node(self, error: Exception, patience: _Patience) -> Address | None:
         """The server has not executed the command: where to ask next, after a rest perhaps, or the error made ours."""
         if not is_passing(error):
-            raise translate(error, self.shown) from None
+            raise self.translate(error) from None
         code, node = code_of(error), None
         if code == "ASK":
             node = _address(error)
@@ -166,7 +171,7 @@ class Connections:
         elif code not in PASSING:
             self.load_library()
         if not patience.goes_on(passing=code in PASSING):
-            raise translate(error, self.shown) from None
+            raise self.translate(error) from None
         return node
 
     def snapshot(self, plan: Callable[[Any], None], *watched: bytes) -> list[Any]:
@@ -176,7 +181,7 @@ class Connections:
         try:
             answers: list[Any] = self._redis.Redis(connection_pool=pool).transaction(plan, *watched)
         except self._answers as error:
-            raise translate(error, self.shown) from None
+            raise self.translate(error) from None
         except self._redis.exceptions.RedisError as error:
             raise unavailable(self.shown, error) from error
         finally:
@@ -186,7 +191,7 @@ class Connections:
     def load_library(self) -> None:
         """Hand the library to the server. Its name is a digest of its text: one that is there already is the same."""
         try:
-            self._once((b"FUNCTION", b"LOAD", LIBRARY))
+            self._once((b"FUNCTION", b"LOAD", self._library))
         except self._answers as error:
             if "already exists" in str(error):
                 return
@@ -195,7 +200,7 @@ class Connections:
                     f"the Redis server at {self.shown} has no FUNCTION command: version 7.0 or newer is needed",
                     path=self.shown,
                 ) from None
-            raise translate(error, self.shown) from None
+            raise self.translate(error) from None
 
     # connections
 
@@ -235,7 +240,7 @@ class Connections:
         if isinstance(failure, self._redis.exceptions.AuthenticationError):
             raise QueueStoreError(f"the Redis server at {self.shown} refuses this user: {failure}", path=self.shown)
         if isinstance(failure, self._redis.exceptions.NoPermissionError):
-            raise translate(failure, self.shown)
+            raise self.translate(failure)
         raise unavailable(self.shown, failure) from failure
 
     def _options_for(self, address: Address | None) -> dict[str, Any]:
