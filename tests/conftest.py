@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from tests import processes
+from tests.broker_servers import SQS, Kafka, RabbitMQ, pgmq_url
 from tests.servers import MongoDB, Postgres, Redis, shared
 
 assert processes  # what children have imported is said before the first one starts
@@ -25,7 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 OTHER_STORES = {"memory", "lmdb"}
-SERVERS = {"postgres", "redis", "mongodb"}
+SERVERS = {"postgres", "redis", "mongodb", "rabbitmq", "kafka", "sqs", "pgmq"}
+SERVER_FIXTURES = {"postgres", "redis_server", "mongodb", "rabbitmq", "kafka", "sqs_server", "pgmq"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = set() if callspec is None else set(callspec.id.split("-"))
         if names & OTHER_STORES or (item.cls is not None and item.cls.__name__ == "TestMemory"):
             item.add_marker(pytest.mark.slow)
-        if names & SERVERS or set(getattr(item, "fixturenames", ())) & {"postgres", "redis_server", "mongodb"}:
+        if names & SERVERS or set(getattr(item, "fixturenames", ())) & SERVER_FIXTURES:
             item.add_marker(pytest.mark.server)
 
 
@@ -86,3 +88,27 @@ def redis_server() -> Redis:
 @pytest.fixture
 def mongodb() -> MongoDB:
     return cast(MongoDB, shared(MongoDB))
+
+
+@pytest.fixture
+def rabbitmq() -> RabbitMQ:
+    """The RabbitMQ of this test process; give each test queues of its own."""
+    return cast(RabbitMQ, shared(RabbitMQ))
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    """The Kafka of this test process; give each test topics and groups of its own."""
+    return cast(Kafka, shared(Kafka))
+
+
+@pytest.fixture
+def sqs_server() -> SQS:
+    """An emulator of Amazon SQS; give each test queues of its own."""
+    return cast(SQS, shared(SQS))
+
+
+@pytest.fixture
+def pgmq(postgres: Postgres) -> str:
+    """The URL of a database with PGMQ in the PostgreSQL of this test process; give each test queues of its own."""
+    return pgmq_url(postgres)

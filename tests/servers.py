@@ -1,10 +1,10 @@
 """Real servers for tests: a private instance of each, on a free loopback port, with its data in a fresh directory.
 
-`Postgres`, `Redis` and `MongoDB` start on `start()`, are killed the hard way by `kill()`, come back with `start()` on
-the same port and data, and are gone after `stop()`. One that finds its port taken when it first starts takes another.
-One of each is shared by all tests of a pytest process: ask for the fixtures `postgres`, `redis_server` and `mongodb`.
-A test that kills a server makes one of its own. Where a server can not be had the test is skipped, and under CI=true a
-skip fails.
+`Postgres`, `Redis` and `MongoDB`, and the brokers of tests/broker_servers.py, start on `start()`, are killed the hard
+way by `kill()`, come back with `start()` on the same port and data, and are gone after `stop()`. One that finds its
+port taken when it first starts takes another. One of each is shared by all tests of a pytest process: ask for the
+fixtures of tests/conftest.py. A test that kills a server makes one of its own. Where a server can not be had the test
+is skipped, and under CI=true a skip fails.
 
 A server does not outlive the process that started it, however that one ends: a small shell beside each server waits
 for this, ends the server and removes its folder.
@@ -18,6 +18,7 @@ import importlib.util
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -46,11 +47,12 @@ read -r _
 mv "$0" "$0.gone" 2>/dev/null || exit 0
 pid=$(cat "$0.gone/pid" 2>/dev/null)
 tries=100
-if [ -n "$pid" ] && kill -s "$1" "$pid"; then
+if [ -n "$pid" ]; then
+    kill -s "$1" "$pid"
     while case $(ps -o stat= -p "$pid") in "" | Z*) false ;; esac && [ $((tries -= 1)) -gt 0 ]; do
         sleep 0.05
     done
-    kill -s KILL "$pid"
+    kill -s KILL -- "-$pid"
 fi
 until rm -rf "$0.gone" || [ $((tries -= 1)) -lt 0 ]; do
     sleep 0.05
@@ -85,10 +87,15 @@ def _leave_the_watches() -> None:
 os.register_at_fork(after_in_child=_leave_the_watches)
 
 
+class PortTaken(Exception):
+    """A server runs without one of its ports, which another process has."""
+
+
 class Server(ABC):
     """One server process and its data."""
 
     name: ClassVar[str]
+    port_taken: ClassVar[re.Pattern[str]] = re.compile("(?i)address already in use")  # how its log says so
 
     def __init__(self) -> None:
         self.take_ports()
@@ -161,13 +168,16 @@ class Server(ABC):
         last: Exception | None = None
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                self.process = None
-                if "address already in use" in self._whole_log()[size:].lower():
+                self.kill()  # what it has started, if anything
+                if self.port_taken.search(self._whole_log(), size):
                     return False
                 raise RuntimeError(f"{self.name} ended at once: {self.log()}")
             try:
                 if has_port(process.pid, self.port) and self.ready():
                     return True
+            except PortTaken:
+                self.kill()
+                return False
             except Exception as error:
                 last = error
             time.sleep(0.02)  # between two looks at a server that is starting
@@ -183,13 +193,14 @@ class Server(ABC):
 
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     end_signal: ClassVar[signal.Signals] = signal.SIGKILL  # when the data is not wanted any more
+    ends_within: ClassVar[float] = 20.0
 
     def _end(self, how: signal.Signals) -> None:
         if self.process is None:
             return
         self.process.send_signal(how)
         try:
-            self.process.wait(20)
+            self.process.wait(self.ends_within)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(20)

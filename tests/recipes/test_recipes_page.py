@@ -35,6 +35,7 @@ RECIPE_BLOCKS = [
 CONTINUOUS_PAGES = (
     "README.md",
     "docs/async.md",
+    "docs/brokers.md",
     "docs/events.md",
     "docs/limits.md",
     "docs/notification.md",
