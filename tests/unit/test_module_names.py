@@ -25,7 +25,7 @@ def test_no_module_is_named_after_an_activity() -> None:
 ROOMS = {"store", "connection", "schema", "rows", "fast", "reads", "journal", "notify", "backup", "space", "check"}
 ROOMS |= {"errors", "native"}
 OF_THEIR_OWN = {
-    "sqlite": {"archive", "guest", "inserts", "onlooker", "statements", "writer"},
+    "sqlite": {"archive", "guest", "inserts", "onlooker", "records", "statements", "writer"},
     "lmdb": {"keys", "pages", "writer"},
     "postgres": {"guest", "guest_rows", "inserts", "libpq", "locks", "writer"},
     "redis": {"namespace", "operations", "privileges"},

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,6 +89,8 @@ class Bridge:
         self._counts = BridgeCounts()
         self._stopping = threading.Event()
         self._not_before = 0.0
+        self._receiver = ThreadPoolExecutor(1, thread_name_prefix="localqueue-bridge")
+        self._ahead: Future[list[Delivery]] | None = None
 
     @classmethod
     def of(cls, queue: PersistentQueue[Any], **options: Any) -> Bridge:
@@ -162,15 +165,21 @@ class Bridge:
     def close(self) -> None:
         """Stop, and close what was opened by its address."""
         self.stop()
+        ahead, self._ahead = self._ahead, None
         try:
+            if ahead is not None and (found := ahead.result()):
+                self._give_back(found)
             self._sender.close()
         finally:
+            self._receiver.shutdown()
             self._consumer.close()
 
     def _move(self, wait: float) -> bool:
         """One batch; whether there was one."""
+        if not self._is_in_pace():
+            return True
         try:
-            found = self._consumer.next_batch(wait)
+            found = self._next_batch(wait)
         except QueueStoreClosedError:
             raise
         except QueueStoreError as error:
@@ -180,9 +189,17 @@ class Bridge:
         if not found:
             return self._consumer.counters.state == "degraded"
         self._note(received=len(found))
-        self._keep_pace(len(found))
+        if self._rate is not None:
+            self._not_before = max(time.monotonic(), self._not_before) + len(found) * self._rate.interval
+        elif not self._stopping.is_set():
+            self._ahead = self._receiver.submit(self._consumer.next_batch, 0.0)
         self._send(found)
         return True
+
+    def _next_batch(self, wait: float) -> list[Delivery]:
+        """What was received while the last batch was sent, or what comes now."""
+        ahead, self._ahead = self._ahead, None
+        return (ahead is not None and ahead.result()) or self._consumer.next_batch(wait)
 
     def _send(self, found: Sequence[Delivery]) -> None:
         pause = _FIRST_PAUSE
@@ -207,11 +224,23 @@ class Bridge:
             if self._stopping.wait(pause):
                 return self._give_back(found)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            held = self.source.extend(list(found), self._lease)
-            found = [one for one, until in zip(found, held, strict=True) if until is not None]
-            self._note(lost=held.count(None))
+            found = self._hold(found)
             if not found:
                 return
+
+    def _hold(self, found: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Keep what is under way, and what was received ahead, for longer; what of it is still ours."""
+        ahead = [] if self._ahead is None else self._ahead.result()
+        both = [*found, *ahead]
+        try:
+            held = self.source.extend(both, self._lease)
+        except QueueStoreError:
+            return found  # the source is away as well; it knows what is ours when it is back
+        self._note(lost=held.count(None))
+        if self._ahead is not None:
+            left = [one for one, until in zip(ahead, held[len(found) :], strict=True) if until is not None]
+            self._ahead = self._receiver.submit(lambda: left)
+        return [one for one, until in zip(found, held, strict=False) if until is not None]
 
     def _deliver(self, found: Sequence[Delivery]) -> None:
         parcels = [parcel for one in found if (parcel := self._parcel(one)) is not None]
@@ -253,13 +282,10 @@ class Bridge:
         except QueueError as error:
             log.warning("bridge %s: messages stay leased until their leases run out: %s", self.name, error)
 
-    def _keep_pace(self, count: int) -> None:
-        if self._rate is None:
-            return
-        now = time.monotonic()
-        if self._not_before > now:
-            self._stopping.wait(self._not_before - now)
-        self._not_before = max(now, self._not_before) + count * self._rate.interval
+    def _is_in_pace(self) -> bool:
+        """Wait until the rate allows the next batch; False when the bridge is stopped first."""
+        left = self._not_before - time.monotonic()
+        return left <= 0 or not self._stopping.wait(left)
 
     def _note(self, **counts: int) -> None:
         self._counts += tuple(counts.get(name, 0) for name in BridgeCounts._fields)

@@ -16,7 +16,8 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed, LeaseRequest, Settle, StoredMessage
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.reads import claimed_message
-from localqueue.stores.sqlite.rows import Execute, with_record, write_records
+from localqueue.stores.sqlite.records import with_record, write_records
+from localqueue.stores.sqlite.rows import Execute
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.store import SQLiteQueueStore

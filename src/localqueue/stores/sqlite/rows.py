@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import IdTaken, RecordConflict
+from localqueue.errors import IdTaken
 from localqueue.events.journal import JOURNAL_CODES
 from localqueue.ids import Mint
 from localqueue.stores import rules
@@ -21,7 +21,6 @@ from localqueue.stores.port import (
     Lease,
     LeaseRequest,
     Payload,
-    Record,
     RecordWrite,
     StoredMessage,
 )
@@ -30,6 +29,7 @@ from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.errors import is_taken
 from localqueue.stores.sqlite.inserts import insert, insert_batch, insert_plain
 from localqueue.stores.sqlite.reads import claimed_message, stored_message
+from localqueue.stores.sqlite.records import with_record, write_records
 
 if TYPE_CHECKING:
     from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -38,7 +38,6 @@ Execute = Callable[..., sqlite3.Cursor]
 
 _KEPT = tuple(code for code, name in enumerate(STATES) if name not in ("ready", "inflight"))  # have a column in queues
 _SIZES = (1, 8, 64, 500)  # of lists in a statement, so that there are few different ones
-_ROWS_AT_ONCE = (64, 8, 1)
 
 
 @functools.cache
@@ -53,12 +52,6 @@ def _heads(count: int) -> str:
 @functools.cache
 def _rows_where(condition: str, count: int) -> str:
     return f"{sql.ROWS} WHERE {condition.replace('...', ', '.join('?' * count))}"
-
-
-@functools.cache
-def _put_record(count: int) -> str:
-    row = "(?, ?, ?, ?, ?, ?)"
-    return sql.PUT_RECORD.replace(row, ", ".join([row] * count))
 
 
 def _lists(values: Iterable[Any]) -> Iterable[list[Any]]:
@@ -502,62 +495,3 @@ def _by_queue(keys: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
     for queue, name in keys:
         found[queue].append(name)
     return found
-
-
-def with_record(
-    store: SQLiteQueueStore, execute: Execute, request: LeaseRequest, message: StoredMessage
-) -> StoredMessage:
-    """The message with what the ledger says about its dedupe key."""
-    if request.ledger is None or message.dedupe_key is None:
-        return message
-    key = f"{request.queue}:{message.dedupe_key}"
-    row = execute(sql.RECORD, (store.namespace_id, request.ledger, key)).fetchone()
-    return message if row is None else message._replace(record=Record(*row))
-
-
-def write_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> list[int]:
-    """Set or delete records; their new versions. A version is never used again, so a stale `expect` can not match by
-    chance."""
-    if not writes:
-        return []
-    if all(write.expect is None and write.value is not None for write in writes):
-        return _put_records(store, execute, now, writes)
-    versions = []
-    for write in writes:
-        version = 0 if write.value is None else store.ids.reserve()
-        if not _write_record(store, execute, now, write, version):
-            raise RecordConflict(
-                f"record {write.key!r} of kind {write.kind!r} is in version {_version(store, execute, write)}, not "
-                f"{write.expect}; nothing was changed"
-            )
-        versions.append(version)
-    return versions
-
-
-def _put_records(store: SQLiteQueueStore, execute: Execute, now: float, writes: Sequence[RecordWrite]) -> list[int]:
-    """Set records, whatever they were, in statements of a few sizes."""
-    namespace, first = store.namespace_id, store.ids.reserve(len(writes))
-    if len(writes) == 1:
-        ((kind, key, value, _, _),) = writes
-        execute(sql.PUT_RECORD, (namespace, kind, key, value, first, now))
-        return [first]
-    cells = [(namespace, one.kind, one.key, one.value, version, now) for version, one in enumerate(writes, first)]
-    for size in _ROWS_AT_ONCE:
-        while len(cells) >= size:
-            execute(_put_record(size), [cell for row in cells[:size] for cell in row])
-            del cells[:size]
-    return list(range(first, first + len(writes)))
-
-
-def _write_record(store: SQLiteQueueStore, execute: Execute, now: float, write: RecordWrite, version: int) -> bool:
-    """Whether the record was in the version that the write expects; then it is written."""
-    kind, key, value, expect, _ = write
-    if value is None:
-        changed = execute(sql.DELETE_RECORD, (store.namespace_id, kind, key, expect)).rowcount
-        return changed > 0 or (not expect and _version(store, execute, write) == 0)
-    return execute(sql.SET_RECORD, (store.namespace_id, kind, key, value, version, now, expect)).rowcount > 0
-
-
-def _version(store: SQLiteQueueStore, execute: Execute, write: RecordWrite) -> int:
-    row = execute(sql.RECORD_VERSION, (store.namespace_id, write.kind, write.key)).fetchone()
-    return 0 if row is None else int(row[0])
