@@ -61,7 +61,7 @@ _RABBITMQ: dict[str, Any] = {
     "push": "message",
     "fallback": "none",
     "delay": True,
-    "longest_delay": 4_294_967.0,
+    "longest_delay": 4_290_000.0,
     "retry_delay": True,
     "dedupe": False,
     "order": "queue",
@@ -69,12 +69,12 @@ _RABBITMQ: dict[str, Any] = {
     "renewal": False,
     "fenced": True,
     "atomic_batch": False,
-    "dead_letters": f"in the queue `<queue>.dead`, behind a dead-letter exchange; with an error {_COPIED}",
+    "dead_letters": f"in the queue `<queue>.dead`: {_COPIED}; a dead-letter exchange leads there too",
     "dead_letters_atomic": False,
     "counts": ("ready", "dead"),
     "largest_body": 16_777_216,
     "backpressure": "prefetch: the server sends no more than that unacked",
-    "connections": "one connection, a channel for each queue that is consumed",
+    "connections": "one connection to send and one to receive, a channel for each queue that is consumed",
 }
 
 _SQS: dict[str, Any] = {
