@@ -26,6 +26,7 @@ NAMES = [
     "wake_latency",
     "workers",
     "worker_latency",
+    "notification_latency",
     "worker_features",
     "tasks",
     "file_size",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import signal
+import tempfile
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +17,13 @@ from localqueue import (
     InProcessNotification,
     NoNotification,
 )
-from localqueue.contracts import AsyncNotificationContract, NotificationContract, WaitableNotificationContract
+from localqueue.contracts import (
+    AsyncNotificationContract,
+    CrossProcessNotificationContract,
+    NotificationContract,
+    WaitableNotificationContract,
+)
+from localqueue.notifications import SignalNotification, SocketNotification
 
 
 class TestNoNotification(NotificationContract):
@@ -92,3 +102,38 @@ class TestBareAsync(AsyncNotificationContract):
     @pytest.fixture
     def policy(self) -> _BareAsync:
         return _BareAsync()
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="lq") as made:  # the path of a socket must be short
+        yield made
+
+
+class TestSocket(WaitableNotificationContract):
+    @pytest.fixture
+    def policy(self, directory: str) -> Iterator[SocketNotification]:
+        with SocketNotification(directory=directory) as policy:
+            yield policy
+
+
+class TestSignal(WaitableNotificationContract):
+    @pytest.fixture
+    def policy(self, directory: str) -> Iterator[SignalNotification]:
+        with SignalNotification(directory=directory) as policy:
+            policy.install()
+            yield policy
+
+
+class TestSocketAcrossProcesses(CrossProcessNotificationContract):
+    @pytest.fixture
+    def make_policy(self, directory: str) -> functools.partial[SocketNotification]:
+        return functools.partial(SocketNotification, directory=directory)
+
+
+class TestSignalAcrossProcesses(CrossProcessNotificationContract):
+    carries_delay = False
+
+    @pytest.fixture
+    def make_policy(self, directory: str) -> functools.partial[SignalNotification]:
+        return functools.partial(SignalNotification, signal.SIGUSR1, directory=directory)

@@ -16,7 +16,8 @@ import pytest
 
 from localqueue import PersistentQueue, Worker
 from localqueue.contracts import WaitableNotificationContract
-from localqueue.contracts.process_notifications import CrossProcessNotificationContract, is_heard
+from localqueue.contracts.peer import is_heard
+from localqueue.contracts.process_notifications import CrossProcessNotificationContract
 from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import NotificationFailed
 from localqueue.message import QueueMessage

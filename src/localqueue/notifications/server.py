@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote, unquote
 
 from localqueue.errors import NotificationFailed, QueueStoreError
-from localqueue.notifications.port import CrossProcessNotification, due_in
+from localqueue.notifications.port import CrossProcessNotification
 from localqueue.stores.address import parse
 from localqueue.stores.listener import Listener
 
@@ -99,21 +99,9 @@ class ServerNotification(CrossProcessNotification, Generic[S]):
         return listener is not None and listener.live
 
     def send(self, queue: str | None, delay: float) -> None:
-        self._send((queue,), delay)
+        self.send_many((queue,), delay)
 
-    def notify_many(self, messages: Iterable[Any]) -> None:
-        """Like `notify` for each of them, said once for all queues that can be looked at at the same time."""
-        due: dict[float, dict[str | None, None]] = {}
-        for message in messages:
-            delay = due_in(message)
-            if delay is not None:
-                due.setdefault(delay, {})[getattr(message, "queue", self.queue)] = None
-        for delay, queues in due.items():
-            for queue in queues:
-                self.tell(queue, delay)
-            self._send(tuple(queues), delay)
-
-    def _send(self, queues: Sequence[str | None], delay: float) -> None:
+    def send_many(self, queues: Sequence[str | None], delay: float) -> None:
         try:
             self.say(self._opened(), self.words_for(queues, delay))
         except QueueStoreError as error:

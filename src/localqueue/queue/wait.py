@@ -148,7 +148,7 @@ class WorkWait:
                 return False
             if tells:
                 pause = self._policy.catch_up
-            rest = min(pause, self._again)
+            rest = pause if at_store else min(pause, self._again)
             if deadline is not None:
                 rest = min(rest, deadline - time.monotonic())
                 if rest <= 0:

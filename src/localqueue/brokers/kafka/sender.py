@@ -1,0 +1,124 @@
+"""Sending: records are confirmed by the brokers that keep them before anybody is told that they are sent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from localqueue.brokers.kafka.errors import load, translate
+from localqueue.brokers.kafka.records import headers_of, id_of
+from localqueue.brokers.kafka.settings import KafkaSettings
+
+_SLICE = 0.1
+
+
+class Outbound(NamedTuple):
+    body: bytes
+    headers: Mapping[str, str]
+    id: str | None
+    key: str | bytes | None
+
+
+class _Reports:
+    """The delivery reports that one call waits for."""
+
+    def __init__(self) -> None:
+        self.error: Any = None
+        self.places: dict[int, tuple[int, int]] = {}
+        self._awaited = 0
+        self._come: list[None] = []  # any thread may add to it, in one step
+
+    @property
+    def complete(self) -> bool:
+        return len(self._come) >= self._awaited
+
+    def awaited(self) -> None:
+        self._awaited += 1
+
+    def of(self, position: int) -> Any:
+        def report(error: Any, record: Any) -> None:
+            if error is None:
+                self.places[position] = (record.partition(), record.offset())
+            self.any(error, record)
+
+        return report
+
+    def any(self, error: Any, record: Any) -> None:
+        if error is not None:
+            self.error = self.error or error
+        self._come.append(None)
+
+
+class Sender:
+    """One producer for all topics. Whichever thread waits for reports handles those of the others too."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._driver = load()
+        self._producer: Any = None
+        self._handling = threading.Lock()
+        self._handled = threading.Condition()
+        self._waiting = 0
+        self._making = threading.Lock()
+
+    def release(self) -> Any:
+        """Let go of the producer; it ends with the object that is returned."""
+        producer, self._producer = self._producer, None
+        return producer
+
+    def send(self, topic: str, messages: Sequence[Outbound]) -> list[str]:
+        """Their ids, when all are confirmed."""
+        producer, reports = self.prepare(), _Reports()
+        try:
+            for position, one in enumerate(messages):
+                report = reports.any if one.id is not None else reports.of(position)
+                self._produce(producer, topic, one, report)
+                reports.awaited()
+        except self._driver.KafkaException as error:
+            reports.error = reports.error or error.args[0]
+        self._await(producer, reports)
+        if reports.error is not None:
+            raise translate(reports.error, topic, self._settings.shown)
+        return [id_of(*reports.places[position]) if one.id is None else one.id for position, one in enumerate(messages)]
+
+    def _produce(self, producer: Any, topic: str, one: Outbound, report: Any) -> None:
+        headers = headers_of(one.headers, one.id)
+        while True:
+            try:
+                producer.produce(topic, one.body, one.key, headers=headers, on_delivery=report)
+                return
+            except BufferError:  # so many wait to be confirmed
+                producer.poll(_SLICE)
+
+    def _await(self, producer: Any, reports: _Reports) -> None:
+        while not reports.complete:
+            if self._handling.acquire(blocking=False):
+                try:
+                    while not reports.complete:
+                        producer.poll(_SLICE)
+                        self._tell_others()
+                finally:
+                    self._handling.release()
+                    self._tell_others()
+            else:
+                with self._handled:
+                    self._waiting += 1
+                    self._handled.wait_for(lambda: reports.complete or not self._handling.locked(), _SLICE)
+                    self._waiting -= 1
+
+    def _tell_others(self) -> None:
+        if self._waiting:
+            with self._handled:
+                self._handled.notify_all()
+
+    def prepare(self) -> Any:
+        """The producer, which takes half a second before it can send, so it is made as soon as it may be needed."""
+        with self._making:
+            if self._producer is None:
+                self._producer = self._driver.Producer({**self._settings.producer(), "error_cb": _ignore})
+            return self._producer
+
+
+def _ignore(error: Any) -> None:
+    """What becomes of a record, its report says."""
