@@ -3,8 +3,8 @@
     python -m benchmarks.brokers.hybrid [--samples 500]
 
 One thread sends, another waits at a consumer; the latency is from before the send to the return of `next_batch`. The
-modes take turns, so that a slow minute is shared by all. Idle is the processor time of this process while one consumer of
-each mode waits for nothing.
+modes take turns, so that a slow minute is shared by all. Idle is the processor time of this process while one consumer
+of each mode waits for nothing.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from localqueue.bridges.counts import BridgeCounts
 from localqueue.brokers.port import Broker, Outgoing
@@ -164,18 +164,15 @@ def _parcel(event: Event) -> Parcel:
     return Parcel(str(event.id), Outgoing(payload, headers, str(event.id), str(event.aggregateid)))
 
 
-class _Rows:
+class _Rows(Protocol):
     """The rows of one table. Those that are taken are gone at the end of the block, unless it fails."""
 
     name: str
 
-    @contextmanager
-    def taken(self, limit: int) -> Iterator[list[Event]]:
-        raise NotImplementedError
-        yield
+    def taken(self, limit: int) -> AbstractContextManager[list[Event]]: ...
 
 
-class _SQLiteRows(_Rows):
+class _SQLiteRows:
     def __init__(self, database: str, table: str, order: str) -> None:
         import sqlite3
 
@@ -201,7 +198,7 @@ class _SQLiteRows(_Rows):
             raise QueueStoreError(f"the outbox table {self.name} can not be read: {error}") from error
 
 
-class _PostgresRows(_Rows):
+class _PostgresRows:
     def __init__(self, database: str, table: str, order: str) -> None:
         try:
             import psycopg
@@ -220,10 +217,10 @@ class _PostgresRows(_Rows):
         select = f"SELECT {columns} FROM {self._table}{self._order} LIMIT %s FOR UPDATE SKIP LOCKED"
         try:
             with self._module.connect(self._address.url, connect_timeout=10) as connection:
-                events = [Event(*row) for row in connection.execute(select, (limit,)).fetchall()]  # type: ignore[arg-type]
+                events = [Event(*row) for row in connection.execute(select, (limit,)).fetchall()]
                 yield events
                 delete = f"DELETE FROM {self._table} WHERE id = ANY(%s)"
-                connection.execute(delete, ([one.id for one in events],))  # type: ignore[arg-type]
+                connection.execute(delete, ([one.id for one in events],))
         except self._module.Error as error:
             _refuse_missing(error, self.name)
             said = self._address.mask(" ".join(str(error).split()))

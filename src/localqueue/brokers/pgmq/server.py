@@ -44,7 +44,7 @@ SELECT ARRAY(SELECT queue_name::text FROM pgmq.meta WHERE queue_name = ANY($1::t
                AND tgname IN ('trigger_notify_queue_insert_listeners', 'localqueue_notify_insert'))
 """
 
-#: PGMQ's own trigger runs for each row and writes a row each time, which makes a batch four times as slow; with a
+#: PGMQ's own trigger runs for each row and writes a row each time, which a batch pays for; with a
 #: throttle it says nothing of the last messages of a burst. This one speaks once a statement, on the same channel.
 _TELLER = """
 CREATE OR REPLACE FUNCTION pgmq.localqueue_notify_insert() RETURNS trigger LANGUAGE plpgsql AS $$
