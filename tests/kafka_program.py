@@ -81,6 +81,7 @@ auto.create.topics.enable=false
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=3000
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
 num.network.threads=1
 num.io.threads=2
 num.recovery.threads.per.data.dir=1

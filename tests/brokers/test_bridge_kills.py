@@ -98,7 +98,10 @@ def test_a_bridge_that_is_killed_at_every_step_moves_everything(
     with open_broker(source) as here:
         here.ensure(queue)
         here.send_batch(queue, [Outgoing(body) for body in bodies])
+        forgets = here.capabilities.final_acks  # else a message may come again, and the target has to know it
     for step, when in STEPS:
+        if step == "forget" and not forgets:
+            continue
         child = Child(move, source, target, queue, step, when, 1)
         assert child.reports() == [] and child.exit_code == -signal.SIGKILL, (step, when)
     last = Child(move, source, target, queue, "send", "before", 1_000_000)

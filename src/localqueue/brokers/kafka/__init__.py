@@ -6,7 +6,7 @@ SASL over TLS, where the address does not say otherwise. Behind a `?` may stand
 - `group` (`localqueue.{queue}`), the consumer group; `{queue}` stands for the topic, so that no topic disturbs
   another
 - `partitions` (4) and `replication` (-1, which is what the cluster has by default), of the topics that `ensure` makes
-- `session_timeout` (30), after how many seconds of silence the partitions of a process that died go to another
+- `session_timeout` (10), after how many seconds of silence the partitions of a process that died go to another
 - `handover` (30), for how many seconds a partition that is to go to another process is kept while deliveries of it
   are not settled
 - `timeout` (15), for how many seconds an answer is waited for

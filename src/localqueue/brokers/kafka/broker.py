@@ -15,7 +15,7 @@ from localqueue.brokers.kafka import settings
 from localqueue.brokers.kafka.consumer import TopicConsumer
 from localqueue.brokers.kafka.dead import DeadLetters, DeadReceipt
 from localqueue.brokers.kafka.records import Receipt
-from localqueue.brokers.kafka.sender import Outbound, Sender
+from localqueue.brokers.kafka.sender import Sender
 from localqueue.brokers.kafka.subscription import TopicSubscription
 from localqueue.brokers.kafka.topics import Topics, dead_topic
 from localqueue.brokers.port import BrokerStats, Delivery, Health, Outgoing
@@ -58,9 +58,9 @@ class KafkaBroker(BrokerBase):
         self.check_send(queue, messages)
         if not messages:
             return []
-        return self._send(queue, [Outbound(one.body, one.headers, one.id, one.key) for one in messages])
+        return self._send(queue, messages)
 
-    def _send(self, topic: str, messages: Sequence[Outbound]) -> list[str]:
+    def _send(self, topic: str, messages: Sequence[Outgoing]) -> list[str]:
         if topic not in self._known:
             self._sender.prepare()
             self._topics.partitions(topic)
@@ -125,7 +125,7 @@ class KafkaBroker(BrokerBase):
 
     def _bury(self, topic: str, deliveries: Sequence[Delivery], why: Mapping[str, str]) -> None:
         letters = [
-            Outbound(one.body, {**one.headers, **why, envelope.ATTEMPTS: str(one.attempts)}, one.id, one.key)
+            Outgoing(one.body, {**one.headers, **why, envelope.ATTEMPTS: str(one.attempts)}, one.id, one.key)
             for one in deliveries
         ]
         if letters:

@@ -46,8 +46,7 @@ class Commits:
         self._driver = load()
         self._changed = threading.Condition()
         self._requests: list[_Request] = []
-        self._answered: tuple[Any] | None = None
-        self._answering = False
+        self._underway: tuple[Sequence[_Request], Marks] | None = None
         self._stopping = False
         self._has_left = False
 
@@ -70,10 +69,11 @@ class Commits:
         with self._changed:
             requests, self._requests = self._requests, []
             marks = self._marks(requests)
-        if marks:
-            error = self._commit_now(marks) if at_once else self._commit_and_poll(marks)
-            self._answer(requests, marks, error)
-        else:
+        if marks and not at_once:
+            self._commit_and_poll(requests, marks)
+        elif marks:
+            self._answer(requests, marks, self._commit_now(marks))
+        elif requests:
             self._answer(requests, marks, None)
 
     def _commit_now(self, marks: Marks) -> Any:
@@ -83,21 +83,24 @@ class Commits:
             return error.args[0]
         return None
 
-    def _commit_and_poll(self, marks: Marks) -> Any:
-        self._answered = None
+    def _commit_and_poll(self, requests: Sequence[_Request], marks: Marks) -> None:
         deadline = time.monotonic() + self._settings.timeout
+        self._underway = (requests, marks)
         try:
             self._consumer.commit(offsets=self._offsets(marks), asynchronous=True)
         except self._driver.KafkaException as error:
-            return error.args[0]
-        self._answering = True
-        while self._answered is None and time.monotonic() < deadline:
+            self._have_committed(error.args[0], [])
+        while self._underway is not None:
+            if time.monotonic() > deadline:
+                self._have_committed(self._driver.KafkaError(self._driver.KafkaError._TIMED_OUT), [])
             self._poll(SHORT)
-        self._answering = False
-        return self._driver.KafkaError(self._driver.KafkaError._TIMED_OUT) if not self._answered else self._answered[0]
 
     def _have_committed(self, error: Any, offsets: list[Any]) -> None:
-        self._answered = (error or next((one.error for one in offsets if one.error is not None), None),)
+        """The answer has come, in a poll. One that comes too late for those who waited is not heeded."""
+        underway, self._underway = self._underway, None
+        if underway is not None:
+            error = error or next((one.error for one in offsets if one.error is not None), None)
+            self._answer(*underway, error)
 
     def _answer(self, requests: Sequence[_Request], marks: Marks, error: Any) -> None:
         now = time.monotonic()

@@ -67,7 +67,10 @@ class TopicConsumer(Member):
                     return found
                 if now >= deadline or (enough is not None and enough()):
                     return []
-                self._changed.wait(min(deadline, self._next_due(now)) - now)
+                if now > self._sure_until:  # the driver does not say so when a topic is removed
+                    self._ask_for_topic()
+                else:
+                    self._changed.wait(min(deadline, self._sure_until, self._next_due(now)) - now)
         return []
 
     def _take_what_is_there(self, limit: int) -> list[Delivery]:
@@ -171,15 +174,16 @@ class TopicConsumer(Member):
         return self._ended or self._failure is not None
 
     def retire(self) -> None:
-        """Leave the group as soon as what was taken is settled; what was not is left to others."""
+        """Leave the group as soon as what was taken is settled, or is not in time; what was not is left to others."""
         with self._changed:
             self._retiring = True
+            self._retire_by = time.monotonic() + self._settings.handover
             for partition in self._partitions.values():
                 self._drop(partition)
             self._stopping = self._stopping or not self._held
             self._changed.notify_all()
         if self._stopping:
-            self._thread.join()
+            self._await_end()
 
     def abandon(self) -> Any:
         """In a child of a fork: nothing of it is held there. The driver's object, which must not be used or ended."""

@@ -27,6 +27,7 @@ from localqueue.errors import QueueError, QueueStoreUnavailableError
 _SLICE = 0.1  # seconds that one poll waits
 _FULL = 1.0  # for so many seconds the lines may be full before partitions are paused
 _PROBE = 2.0
+_SURE = 3.0  # for so many seconds a topic that was seen is taken to be there
 
 
 class Member(Commits):
@@ -45,6 +46,8 @@ class Member(Commits):
         self._failure: QueueError | None = None
         self._in_trouble = False
         self._retiring = False
+        self._retire_by = math.inf
+        self._sure_until = time.monotonic() + _SURE
         self._paused = False
         self._consumer = self._driver.Consumer(
             {**settings.consumer(settings.group_of(topic)), "error_cb": self._heed, "on_commit": self._have_committed}
@@ -130,7 +133,7 @@ class Member(Commits):
 
     def _run(self) -> None:
         try:
-            while not self._stopping:
+            while not self._stopping and time.monotonic() < self._retire_by:
                 self._poll(0.0 if self._rest() else _SLICE)
                 self._serve_requests()
         except Exception as error:
@@ -160,11 +163,16 @@ class Member(Commits):
             return True
 
     def _poll(self, timeout: float) -> None:
-        """While the lines are full, nothing is fetched: at first by not asking, then by a pause."""
+        """While the lines are full, nothing is taken from the driver; if that lasts, it does not fetch either.
+
+        A pause throws away what the driver has fetched. Who waits for an answer polls nevertheless, and what comes with
+        it is taken.
+        """
         room, self._came = self._room(), False
-        if room <= 0 and not self._retiring and time.monotonic() - self._full_since < _FULL and not self._answering:
+        paused = room <= 0 and (self._retiring or time.monotonic() - self._full_since > _FULL)
+        if room <= 0 and not paused and self._underway is None:
             return
-        self._pause(room <= 0)
+        self._pause(paused)
         first = self._consumer.poll(timeout)
         self._came = first is not None
         if first is not None:
@@ -186,6 +194,7 @@ class Member(Commits):
 
     def _accept(self, fetched: list[Any]) -> None:
         with self._changed:
+            self._sure_until = time.monotonic() + _SURE
             for record in fetched:
                 error = record.error()
                 partition = self._partitions.get(record.partition())
@@ -214,16 +223,21 @@ class Member(Commits):
             self._changed.notify_all()
 
     def _raise_failure(self) -> None:
-        """Called with the lock, which is free while the server is asked whether it is back."""
+        """Called with the lock."""
         if self._failure is not None:
             raise self._failure
         if self._in_trouble:
-            self._changed.release()
-            try:
-                self._topics.partitions(self.topic, timeout=_PROBE)
-            finally:
-                self._changed.acquire()
+            self._ask_for_topic()
             self._in_trouble = False
+
+    def _ask_for_topic(self) -> None:
+        """Called with the lock, which is free while the server is asked."""
+        self._changed.release()
+        try:
+            self._topics.partitions(self.topic, timeout=_PROBE)
+            self._sure_until = time.monotonic() + _SURE
+        finally:
+            self._changed.acquire()
 
     # the end
 
@@ -244,4 +258,8 @@ class Member(Commits):
     def close(self) -> None:
         """Leave the group, and return when that is done."""
         self.stop()
-        self._thread.join()
+        self._await_end()
+
+    def _await_end(self) -> None:
+        """The driver can not leave a group while no server answers. Its thread goes on to try, and nobody waits."""
+        self._thread.join(_PROBE if self._in_trouble else self._settings.timeout)

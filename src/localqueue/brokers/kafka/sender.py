@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from localqueue.brokers.kafka.errors import load, translate
 from localqueue.brokers.kafka.records import headers_of, id_of
 from localqueue.brokers.kafka.settings import KafkaSettings
+from localqueue.brokers.port import Outgoing
 
 _SLICE = 0.1
-
-
-class Outbound(NamedTuple):
-    body: bytes
-    headers: Mapping[str, str]
-    id: str | None
-    key: str | bytes | None
+_MOMENT = 0.005
 
 
 class _Reports:
     """The delivery reports that one call waits for."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.error: Any = None
-        self.places: dict[int, tuple[int, int]] = {}
-        self._awaited = 0
+        self.places: list[tuple[int, int]] = [(-1, -1)] * count
+        self.awaited = 0
         self._come: list[None] = []  # any thread may add to it, in one step
 
     @property
     def complete(self) -> bool:
-        return len(self._come) >= self._awaited
+        return len(self._come) >= self.awaited
 
-    def awaited(self) -> None:
-        self._awaited += 1
-
-    def of(self, position: int) -> Any:
-        def report(error: Any, record: Any) -> None:
-            if error is None:
-                self.places[position] = (record.partition(), record.offset())
-            self.any(error, record)
-
-        return report
-
-    def any(self, error: Any, record: Any) -> None:
-        if error is not None:
+    def report(self, position: int, error: Any, record: Any) -> None:
+        if error is None:
+            self.places[position] = (record.partition(), record.offset())
+        else:
             self.error = self.error or error
         self._come.append(None)
 
@@ -67,26 +54,30 @@ class Sender:
         producer, self._producer = self._producer, None
         return producer
 
-    def send(self, topic: str, messages: Sequence[Outbound]) -> list[str]:
+    def send(self, topic: str, messages: Sequence[Outgoing]) -> list[str]:
         """Their ids, when all are confirmed."""
-        producer, reports = self.prepare(), _Reports()
+        producer, reports = self.prepare(), _Reports(len(messages))
         try:
             for position, one in enumerate(messages):
-                report = reports.any if one.id is not None else reports.of(position)
-                self._produce(producer, topic, one, report)
-                reports.awaited()
+                self._produce(producer, topic, one, partial(reports.report, position))
+                reports.awaited += 1
         except self._driver.KafkaException as error:
             reports.error = reports.error or error.args[0]
         self._await(producer, reports)
         if reports.error is not None:
             raise translate(reports.error, topic, self._settings.shown)
-        return [id_of(*reports.places[position]) if one.id is None else one.id for position, one in enumerate(messages)]
+        return [
+            id_of(*place) if one.id is None else one.id for one, place in zip(messages, reports.places, strict=True)
+        ]
 
-    def _produce(self, producer: Any, topic: str, one: Outbound, report: Any) -> None:
-        headers = headers_of(one.headers, one.id)
+    def _produce(self, producer: Any, topic: str, one: Outgoing, report: Any) -> None:
         while True:
             try:
-                producer.produce(topic, one.body, one.key, headers=headers, on_delivery=report)
+                if one.headers or one.id is not None:
+                    headers = headers_of(one.headers, one.id)
+                    producer.produce(topic, one.body, one.key, on_delivery=report, headers=headers)
+                else:
+                    producer.produce(topic, one.body, one.key, on_delivery=report)
                 return
             except BufferError:  # so many wait to be confirmed
                 producer.poll(_SLICE)
@@ -96,7 +87,7 @@ class Sender:
             if self._handling.acquire(blocking=False):
                 try:
                     while not reports.complete:
-                        producer.poll(_SLICE)
+                        producer.flush(_MOMENT)  # which sends at once what lies here
                         self._tell_others()
                 finally:
                     self._handling.release()

@@ -14,7 +14,7 @@ _DEFAULTS = {
     "group": "localqueue.{queue}",
     "partitions": "4",
     "replication": "-1",
-    "session_timeout": "30",
+    "session_timeout": "10",
     "handover": "30",
     "timeout": "15",
 }
@@ -43,7 +43,7 @@ class KafkaSettings:
         return {
             "enable.idempotence": True,
             "acks": "all",
-            "linger.ms": 0,
+            "linger.ms": 5,  # while a batch is handed over; who waits for a report sends at once
             "delivery.timeout.ms": int(self.timeout * 1000),
             "message.max.bytes": 1_048_000,
             "partitioner": "murmur2_random",  # as in Kafka's own client

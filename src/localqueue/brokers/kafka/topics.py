@@ -12,7 +12,7 @@ from typing import Any
 from localqueue.brokers.kafka.errors import is_missing, load, translate
 from localqueue.brokers.kafka.ledger import read
 from localqueue.brokers.kafka.settings import KafkaSettings
-from localqueue.errors import QueueStoreUnavailableError
+from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,244}")
 _PAUSE = 0.01  # seconds between two looks at what is being made or removed
@@ -78,9 +78,14 @@ class Topics:
         within = self._settings.timeout
         for name, made in self._client.create_topics(new, operation_timeout=within, request_timeout=within).items():
             self._resolve(name, made, unless="TOPIC_ALREADY_EXISTS")
-        self._until(lambda: all(map(self.exists, wanted)))
-        for name in wanted:
-            self.ends(name, range(sizes[name]))  # whose answer says that it can be used
+        self._until(lambda: all(self._is_usable(name, sizes[name]) for name in wanted))
+
+    def _is_usable(self, topic: str, size: int) -> bool:
+        """Whether its partitions answer, and not only its name."""
+        try:
+            return self.exists(topic) and len(self.ends(topic, range(size))) == size
+        except QueueStoreMissingError:
+            return False
 
     def remove(self, topic: str) -> None:
         names = [name for name in (topic, dead_topic(topic)) if self.exists(name)]

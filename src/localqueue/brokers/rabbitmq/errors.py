@@ -39,11 +39,9 @@ class Tongue:
     def translate(self, error: BaseException) -> QueueError:
         if isinstance(error, QueueError):
             return error
-        code = getattr(error, "reply_code", None)
-        text = self._mask(" ".join(self._said(error).split()))
-        exceptions = load().exceptions
-        refusals = (exceptions.AuthenticationError, exceptions.ProbableAuthenticationError)
-        if isinstance(error, (*refusals, exceptions.ProbableAccessDeniedError)) or code == _REFUSED:
+        told = _told(error)
+        code, text = getattr(told, "reply_code", None), self._mask(" ".join(_text_of(told).split()))
+        if code == _REFUSED or isinstance(told, load().exceptions.AuthenticationError):
             return QueueStoreError(f"RabbitMQ at {self.shown} refuses this user: {text}", path=self.shown)
         if code == _NOT_FOUND:
             return QueueStoreMissingError(f"RabbitMQ at {self.shown} says: {text}", path=self.shown)
@@ -53,15 +51,6 @@ class Tongue:
             return QueueStoreError(f"RabbitMQ at {self.shown} says: {text}", path=self.shown)
         return self.unavailable(text)
 
-    def _said(self, error: BaseException) -> str:
-        told = getattr(error, "reply_text", None)
-        if told:
-            return str(told)
-        inner = next((one for one in error.args if isinstance(one, BaseException)), None)
-        if inner is not None and len(error.args) == 1:
-            return self._said(inner)
-        return str(error) or type(error).__name__
-
     def unavailable(self, why: str) -> QueueStoreUnavailableError:
         return QueueStoreUnavailableError(f"RabbitMQ at {self.shown} can not be reached: {why}", path=self.shown)
 
@@ -69,3 +58,13 @@ class Tongue:
         return QueueStoreMissingError(
             f"there is no queue {queue!r} on RabbitMQ at {self.shown}; `ensure({made_by!r})` makes it", path=self.shown
         )
+
+
+def _told(error: BaseException) -> BaseException:
+    """What is behind a guess of the driver, which takes a connection that was cut early for a refusal."""
+    inner = next((one for one in error.args if isinstance(one, BaseException)), None)
+    return error if inner is None else _told(inner)
+
+
+def _text_of(error: BaseException) -> str:
+    return str(getattr(error, "reply_text", "") or error or type(error).__name__)

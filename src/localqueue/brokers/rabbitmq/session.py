@@ -87,9 +87,9 @@ class Session:
             self._steps.append((step, reply))
             if reply is not None:
                 self._pending.add(reply)
-            wake, self._scheduled = not self._scheduled, True
-        if wake:
-            self._loop.add_callback_threadsafe(self._take_steps)
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.add_callback_threadsafe(self._take_steps)  # while the lock keeps the loop from closing
 
     def await_room(self) -> None:
         """Wait until the server takes messages, which it does not during an alarm of its disk or memory."""
@@ -111,7 +111,8 @@ class Session:
             self.post(self._say_goodbye)
         self._thread.join(patience)
         if self._thread.is_alive():
-            self._loop.add_callback_threadsafe(self._hang_up)
+            with suppress(Exception):  # when it has just ended by itself
+                self._loop.add_callback_threadsafe(self._hang_up)
             self._thread.join(5.0)
 
     def abandon(self) -> None:

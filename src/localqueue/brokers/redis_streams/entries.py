@@ -38,7 +38,7 @@ def fields_of(message: Outgoing, message_id: str | None) -> list[bytes]:
 def lease_name(entry: bytes, count: int) -> bytes:
     """As `named` of `lua/base.lua` has it."""
     ms, _, sequence = entry.partition(b"-")
-    return b"%b-%b:%d" % (ms, sequence.rjust(10, b"0"), count)
+    return b"%b-%b:%d" % (ms, sequence.zfill(10), count)
 
 
 def delivered(
@@ -55,6 +55,9 @@ def dead_letter(queue: str, entry: bytes, fields: Sequence[bytes]) -> Delivery:
 def _delivery(
     queue: str, entry: bytes, fields: Sequence[bytes], count: int, receipt: Receipt, until: float | None
 ) -> Delivery:
+    sent = int(entry.partition(b"-")[0]) / 1000
+    if len(fields) == 2 and fields[0] == _BODY:
+        return Delivery(queue, entry.decode(), fields[1], NO_HEADERS, count, receipt, None, 0, sent, until)
     pairs = iter(fields)
     named = dict(zip(pairs, pairs, strict=True))
     body, key, message_id = named.get(_BODY), named.get(_KEY), named.get(_ID)
@@ -66,7 +69,7 @@ def _delivery(
         count or int(named.get(_ATTEMPTS, b"1")),
         receipt,
         None if key is None else key.decode(),
-        sent_at=int(entry.partition(b"-")[0]) / 1000,
+        sent_at=sent,
         leased_until=until,
     )
 

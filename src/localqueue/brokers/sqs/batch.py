@@ -42,7 +42,7 @@ def ask(call: Callable[..., Any], url: str, entries: Sequence[Entry]) -> list[An
         left = {number: one for number, one in left.items() if _wants_another_try(answers.get(number))}
         if not left:
             break
-    return [answers.get(str(number), {"Code": "NoAnswer"}) for number in range(len(entries))]
+    return [answers.get(str(number), {"Code": "NoAnswer", "SenderFault": False}) for number in range(len(entries))]
 
 
 def _wants_another_try(answer: Answer | None) -> bool:

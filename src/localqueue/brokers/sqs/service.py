@@ -19,6 +19,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_NAME = 80
 _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
+#: What is part of every whole answer: to the driver, one that was cut off within its headers is an empty success.
+_PART_OF = {
+    "create_queue": "QueueUrl",
+    "get_queue_attributes": "Attributes",
+    "get_queue_url": "QueueUrl",
+    "send_message": "MessageId",
+}
+
 T = TypeVar("T")
 
 
@@ -45,7 +53,11 @@ class Service:
 
     def ask(self, name: str | None, operation: str, **request: Any) -> dict[str, Any]:
         """The answer to one request about a queue."""
-        return self._translated(name, lambda: getattr(self.client, operation)(**request))
+        answer: dict[str, Any] = self._translated(name, lambda: getattr(self.client, operation)(**request))
+        if _PART_OF.get(operation, "ResponseMetadata") not in answer:
+            where = self._address.shown
+            raise QueueStoreUnavailableError(f"SQS at {where!r} went away while it answered {operation}", path=where)
+        return answer
 
     def ask_batch(self, name: str, operation: str, url: str, entries: Sequence[batch.Entry]) -> list[batch.Answer]:
         """An answer for each of at most ten entries; one with a `Code` was refused."""

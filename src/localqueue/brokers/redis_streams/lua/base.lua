@@ -8,10 +8,16 @@
 --   {queue}:signal    a stream of one entry: it changes when whoever waits has to look again
 -- Entries that are held or given back are pending in the group.
 --
+-- The leases have one more member that never ends. Its long name keeps the set from being a list, in which every lease
+-- would be looked for from the beginning.
+--
 -- In a sorted set an entry is `<id>:<deliveries>`, its sequence filled up with zeros so that equal scores keep the order
 -- of the stream. That name is the receipt: it is gone when the entry is settled or delivered again.
 
 local RETURNED = 'localqueue-returned' -- the consumer of what was given back
+
+local FOREVER = 'a name of more than sixty-four characters, so that this sorted set is not kept as a list'
+local ENDING = '(+inf'
 
 local function key(queue, part)
   return '{' .. queue .. '}:' .. part
@@ -23,8 +29,8 @@ local function now()
 end
 
 local function padded(id)
-  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-  return ms .. '-' .. string.sub('0000000000', #seq + 1) .. seq
+  local sub, dash = string.sub, string.find(id, '-', 1, true)
+  return sub(id, 1, dash) .. sub('0000000000', #id - dash + 1) .. sub(id, dash + 1)
 end
 
 local function named(id, count)

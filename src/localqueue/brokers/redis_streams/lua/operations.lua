@@ -34,8 +34,8 @@ redis.register_function({
     local after = '(' .. time
     local sizes, later = {}, {}
     for _, part in ipairs({ 'delayed', 'returned', 'leases' }) do
-      sizes[part] = redis.call('ZCARD', key(queue, part))
-      later[part] = redis.call('ZCOUNT', key(queue, part), after, '+inf')
+      sizes[part] = redis.call('ZCOUNT', key(queue, part), '-inf', ENDING)
+      later[part] = redis.call('ZCOUNT', key(queue, part), after, ENDING)
     end
     local foreign = math.max(0, found['pending'] - sizes['returned'] - sizes['leases'])
     local due = 0

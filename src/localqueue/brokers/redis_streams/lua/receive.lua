@@ -38,7 +38,7 @@ end
 -- Entries that are pending without a lease belong to consumers that do not know of leases. Those that such a consumer
 -- has left alone for too long are given back in its place.
 local function adopt(queue, group, idle)
-  local known = redis.call('ZCARD', key(queue, 'leases')) + redis.call('ZCARD', key(queue, 'returned'))
+  local known = redis.call('ZCOUNT', key(queue, 'leases'), '-inf', ENDING) + redis.call('ZCARD', key(queue, 'returned'))
   if redis.call('XPENDING', queue, group)[1] <= known then
     return 0, false
   end
@@ -68,7 +68,7 @@ local function next_due(queue, time)
   local nearest = math.huge
   for _, part in ipairs({ 'delayed', 'returned', 'leases' }) do
     local first = redis.call('ZRANGE', key(queue, part), 0, 0, 'WITHSCORES')
-    if first[2] then
+    if first[2] and first[1] ~= FOREVER then
       nearest = math.min(nearest, tonumber(first[2]))
     end
   end
@@ -109,7 +109,7 @@ redis.register_function(PREFIX .. 'receive', function(keys, args)
   end
   local until_then = time + args[4]
   if #claimed + #fresh > 0 then
-    local held = {}
+    local held = { '+inf', FOREVER }
     for _, entry in ipairs(claimed) do
       held[#held + 1] = until_then
       held[#held + 1] = named(entry[1], entry[3])

@@ -1,13 +1,21 @@
 -- Settling what is held: each entry by the name it was leased under, so a receipt that is out of date changes nothing.
 
 redis.register_function(PREFIX .. 'ack', function(keys, args)
-  local queue, group, leases, done, ids = keys[1], args[1], key(keys[1], 'leases'), {}, {}
-  for at = 2, #args do
-    done[at - 1] = redis.call('ZREM', leases, args[at])
-    if done[at - 1] == 1 then
-      ids[#ids + 1] = parts(args[at])
+  local queue, group, leases, done, ids, names, seen = keys[1], args[1], key(keys[1], 'leases'), {}, {}, {}, {}
+  for first = 2, #args, 4000 do
+    local scores = redis.call('ZMSCORE', leases, unpack(args, first, math.min(first + 3999, #args)))
+    for at, score in ipairs(scores) do
+      local name = args[first + at - 1]
+      local held = score and not seen[name]
+      done[#done + 1] = held and 1 or 0
+      if held then
+        seen[name] = true
+        names[#names + 1] = name
+        ids[#ids + 1] = parts(name)
+      end
     end
   end
+  in_pieces(names, 'ZREM', leases)
   in_pieces(ids, 'XACK', queue, group)
   in_pieces(ids, 'XDEL', queue)
   return done

@@ -1,0 +1,274 @@
+"""Kafka: what is its own, beside the contract."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from localqueue.brokers import Message, Outgoing, open_broker
+from localqueue.brokers.kafka import KafkaBroker
+from localqueue.contracts.broker_harness import bodies, none_left, numbered, take, take_many
+from localqueue.contracts.steps import PATIENCE
+from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
+from tests.broker_servers import Kafka
+from tests.processes import context
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def broker(kafka: Kafka) -> Iterator[KafkaBroker]:
+    with KafkaBroker(f"{kafka.url}?partitions=2&handover=0") as broker:
+        yield broker
+
+
+@pytest.fixture
+def queue(broker: KafkaBroker) -> Iterator[str]:
+    name = f"q{secrets.token_hex(5)}"
+    broker.ensure(name)
+    yield name
+    broker.delete(name)
+
+
+def _client(kafka: Kafka, **settings: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": kafka.url.removeprefix("kafka://"), "log_level": 0, **settings}
+
+
+def _produce(kafka: Kafka, queue: str, *placed: tuple[int, bytes]) -> None:
+    """Records of another program, into chosen partitions."""
+    producer = Producer(_client(kafka))
+    for partition, body in placed:
+        producer.produce(queue, body, partition=partition)
+    assert producer.flush(PATIENCE) == 0
+
+
+def test_other_programs_send_and_receive(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    producer = Producer(_client(kafka))
+    producer.produce(queue, b"\x00plain", "user-7", headers=[("trace", b"t")])
+    producer.produce(queue, None, b"\xff")
+    assert producer.flush(PATIENCE) == 0
+    found = {one.body: one for one in take_many(broker, queue, 2)}
+    assert (found[b"\x00plain"].key, found[b"\x00plain"].headers) == ("user-7", {"trace": "t"})
+    assert found[b""].key == "\\xff"
+    assert broker.ack(list(found.values())) == [True, True]
+    sent = broker.send(queue, Outgoing(b"ours", {"a": "b"}, id="m", key="user-7"))
+    consumer = Consumer(_client(kafka, **{"group.id": f"localqueue.{queue}"}))
+    broker.close()
+    try:
+        committed = consumer.committed([TopicPartition(queue, number) for number in range(2)], PATIENCE)
+        consumer.assign(committed)
+        record = consumer.poll(PATIENCE)
+        assert record is not None and record.error() is None
+        assert (record.value(), record.key(), sent) == (b"ours", b"user-7", "m")
+        assert dict(record.headers() or ()) == {"a": b"b", "localqueue-id": b"m"}
+    finally:
+        consumer.close()
+        with KafkaBroker(kafka.url) as cleaner:
+            cleaner.delete(queue)
+        broker.delete = lambda queue: None  # type: ignore[method-assign]
+
+
+def test_what_is_acked_out_of_order_does_not_come_again(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    broker.send_batch(queue, numbered(6, key="k"))
+    found = take_many(broker, queue, 5)
+    assert broker.ack([found[1], found[3]]) == [True, True]
+    assert broker.ack([found[1]]) == [False]
+    assert broker.stats(queue).ready == 4
+    with KafkaBroker(kafka.url) as other:
+        broker._receivers.pop(queue).close()
+        assert broker.ack([found[0]]) == [False]
+        left = take_many(other, queue, 4)
+        assert bodies(left) == [b"0", b"2", b"4", b"5"]
+        assert other.ack(left) == [True] * 4
+        assert other.stats(queue).ready == 0 and none_left(other, queue)
+
+
+def test_a_retry_is_delivered_before_what_comes_after_it(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    _produce(kafka, queue, (0, b"a"), (0, b"b"), (0, b"c"), (1, b"elsewhere"))
+    found = {one.body: one for one in take_many(broker, queue, 4)}
+    began = time.monotonic()
+    assert broker.nack([found[b"c"]]) == [True]
+    assert broker.nack([found[b"b"]], delay=0.4) == [True]
+    assert broker.nack([found[b"elsewhere"]]) == [True]
+    assert take(broker, queue).body == b"elsewhere" and none_left(broker, queue)
+    again = take_many(broker, queue, 2)
+    assert [(one.body, one.attempts) for one in again] == [(b"b", 2), (b"c", 2)]
+    assert time.monotonic() - began >= 0.4
+
+
+def test_a_partition_that_goes_makes_its_deliveries_stale(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    _produce(kafka, queue, (0, b"0"), (1, b"1"))
+    mine = take_many(broker, queue, 2)
+    with KafkaBroker(kafka.url) as other:
+        theirs = take(other, queue)
+        held = [until is not None for until in broker.extend(mine, 1.0)]
+        assert sorted(held) == [False, True]
+        assert broker.ack(mine) == held
+        assert bodies([one for one, still in zip(mine, held, strict=True) if not still]) == [theirs.body]
+        assert other.ack([theirs]) == [True]
+        assert other.stats(queue).ready == 0
+
+
+def test_a_partition_waits_for_its_deliveries_before_it_goes(kafka: Kafka, queue: str) -> None:
+    _produce(kafka, queue, (0, b"0"), (1, b"1"))
+    with KafkaBroker(kafka.url) as first, KafkaBroker(kafka.url) as other:
+        mine = take_many(first, queue, 2)
+        assert other.receive(queue, wait=0.8) == []
+        assert first.ack(mine) == [True, True]
+        _produce(kafka, queue, (0, b"2"), (1, b"3"))
+        found = [take(first, queue), take(other, queue)]
+        assert sorted(bodies(found)) == [b"2", b"3"]
+
+
+def test_a_full_buffer_stops_the_fetching_and_loses_nothing(broker: KafkaBroker, queue: str) -> None:
+    broker.send_batch(queue, numbered(60, key="k"))
+    subscription = broker.subscribe(queue, prefetch=5)
+    told = [subscription.next(PATIENCE) for _ in range(5)]
+    deadline = time.monotonic() + PATIENCE
+    while not subscription._consumer._paused and time.monotonic() < deadline:
+        assert subscription.next(0.05) is None
+    assert subscription._consumer._paused
+    seen = []
+    while told:
+        one = told.pop(0)
+        assert isinstance(one, Message)
+        seen.append(int(one.delivery.body))
+        assert broker.ack([one.delivery]) == [True]
+        if len(seen) + len(told) < 60:
+            told.append(subscription.next(PATIENCE))
+    assert seen == list(range(60))
+    subscription.close()
+
+
+def _receive_and_hang(url: str, queue: str, took: Any) -> None:
+    broker = KafkaBroker(url)
+    assert broker.receive(queue, wait=PATIENCE)
+    took.set()
+    threading.Event().wait()
+
+
+@pytest.mark.multiprocess
+def test_what_a_killed_process_held_comes_back(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    broker.send(queue, Outgoing(b"x"))
+    took = context.Event()
+    url = f"{kafka.url}?session_timeout=1"
+    process = context.Process(target=_receive_and_hang, args=(url, queue, took), daemon=True)
+    process.start()
+    assert took.wait(PATIENCE) and process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert broker.ack([take(broker, queue)]) == [True]
+
+
+@pytest.mark.multiprocess
+def test_a_fork_has_connections_of_its_own(broker: KafkaBroker, queue: str) -> None:
+    broker.send(queue, Outgoing(b"x"))
+    mine = take(broker, queue)
+    child = os.fork()
+    if child == 0:
+        try:
+            stale = broker.ack([mine]) == [False] and broker.extend([mine], 1.0) == [None]
+            sent = broker.send(queue, Outgoing(b"of the child", id="c"))
+            broker.close()
+            os._exit(0 if stale and sent == "c" else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert broker.ack([mine]) == [True]
+    assert take(broker, queue).id == "c"
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_server_that_is_killed_loses_nothing_that_was_confirmed() -> None:
+    server = Kafka()
+    server.start()
+    try:
+        with KafkaBroker(f"{server.url}?timeout=2&handover=0.5&session_timeout=2") as broker:
+            broker.ensure("jobs")
+            sent = broker.send_batch("jobs", numbered(20))
+            subscription = broker.subscribe("jobs", prefetch=4)
+            first = subscription.next(PATIENCE)
+            assert isinstance(first, Message) and broker.ack([first.delivery]) == [True]
+            server.kill()
+            with pytest.raises(QueueStoreUnavailableError):
+                while subscription.next(PATIENCE):
+                    pass
+            with pytest.raises(QueueStoreUnavailableError):
+                broker.send("jobs", Outgoing(b"x"))
+            assert not broker.health().ok
+            subscription.close()
+            server.start()
+            seen = {first.delivery.id}
+            again = broker.subscribe("jobs", prefetch=4)
+            while len(seen) < 20:
+                told = again.next(PATIENCE)
+                assert isinstance(told, Message)
+                if broker.ack([told.delivery]) == [True]:
+                    seen.add(told.delivery.id)
+            assert seen >= set(sent)
+            again.close()
+    finally:
+        server.stop()
+
+
+def test_dead_letters_are_removed_one_by_one(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    broker.send_batch(queue, numbered(3, key="k"))
+    assert broker.nack(take_many(broker, queue, 3), dead=True) == [True] * 3
+    _, middle, last = broker.dead_letters(queue)
+    assert broker.ack([middle]) == [True] and broker.ack([middle]) == [False]
+    with KafkaBroker(kafka.url) as other:
+        first, again = other.dead_letters(queue)
+        assert (first.body, again.body) == (b"0", last.body) and other.nack([first]) == [True]
+        assert other.stats(queue).dead == 2
+        assert other.ack([first, again]) == [True, True] and other.dead_letters(queue) == []
+
+
+def test_a_topic_that_is_removed_is_missed(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    broker.send(queue, Outgoing(b"x"))
+    take(broker, queue)
+    with KafkaBroker(kafka.url) as other:
+        other.delete(queue)
+    with pytest.raises(QueueStoreMissingError, match=queue):
+        while True:
+            broker.receive(queue, wait=1.0)
+    with pytest.raises(QueueStoreMissingError, match=queue):
+        broker.send(queue, Outgoing(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("kafka://", "host:9092"),
+        ("kafka://localhost:9092/database", "host:9092"),
+        ("kafka://localhost:9092?partitions=many", "partitions"),
+        ("kafka://localhost:9092?no.such.setting=1", r"no\.such\.setting"),
+        ("kafka://localhost:9092?session_timeout=0", "session_timeout"),
+    ],
+)
+def test_an_address_that_can_not_be_read_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        open_broker(url)
+
+
+def test_a_password_is_not_shown() -> None:
+    with KafkaBroker(
+        "kafka://me:hidden%20word@localhost:1?sasl.mechanisms=SCRAM-SHA-256&ssl.key.password=hush"
+    ) as broker:
+        assert "hidden" not in repr(broker) and "hush" not in repr(broker) and "me@localhost" in broker.url
+        assert broker._settings.client["sasl.password"] == "hidden word"
+        assert "hidden" not in repr(broker._settings)
+
+
+def test_a_name_that_no_topic_can_have_is_refused(broker: KafkaBroker) -> None:
+    for name in ("", "a b", "ä", "x" * 300):
+        with pytest.raises(ValueError, match="topic"):
+            broker.ensure(name)
