@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import zlib
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # thousands of tests are collected, and stay; see pytest_collection_finish
 
 
 OTHER_STORES = {"memory", "lmdb"}
@@ -46,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if names & SERVERS or set(getattr(item, "fixturenames", ())) & SERVER_FIXTURES:
             item.add_marker(pytest.mark.server)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for again, but not among what was collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def _repeats_on_the_loop(item: pytest.Item) -> bool:
