@@ -70,6 +70,7 @@ class TestLMDBAttempts(AttemptStoreContract):
         return AdapterHarness(open=lambda: LMDBAttemptStore(tmp_path / "attempts.lmdb"))
 
 
+@pytest.mark.by_turns
 class TestAttemptsInAQueueStore(AttemptStoreContract):
     @pytest.fixture
     def harness(self, queue_store: QueueStore) -> AdapterHarness:
@@ -149,6 +150,7 @@ class TestLMDBResults(ListedResultStoreContract):
         return AdapterHarness(open=lambda: LMDBResultStore(tmp_path / "results.lmdb"))
 
 
+@pytest.mark.by_turns
 class TestResultsInAQueueStore(ListedResultStoreContract):
     @pytest.fixture
     def harness(self, queue_store: QueueStore) -> AdapterHarness:

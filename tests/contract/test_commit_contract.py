@@ -1,4 +1,7 @@
-"""Every commit policy keeps its contract on every store, with every kind of ledger."""
+"""Every commit policy keeps its contract on every store, and with every kind of ledger.
+
+What a policy keeps outside of the store, and in which form, is decided above the store: those ways run on SQLite.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,18 @@ from localqueue.policies import (
 )
 from localqueue.results import MemoryResultStore, QueueResultStore
 from localqueue.workers import OutboxRelay
-from tests.stores import OPENERS, new_place
+from tests.stores import SHARED, new_place
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=list(OPENERS))
+def ways(everywhere: str, *on_sqlite: str) -> Any:
+    """One way of keeping things on every store, the others on SQLite."""
+    pairs = [*((kind, everywhere) for kind in SHARED), *(("sqlite", way) for way in on_sqlite)]
+    return pytest.mark.parametrize(("opened", "way"), pairs, indirect=["opened"])
+
+
+@pytest.fixture
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[FakeClock], Any]:
     folders = (tmp_path / str(n) for n in itertools.count())
 
@@ -38,19 +47,21 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[FakeCloc
     return opened
 
 
+@ways("in the store", "inline", "apart")
 class TestLocalAtomic(CommitContract):
-    @pytest.fixture(params=["inline", "in the store", "apart"])
-    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+    @pytest.fixture
+    def harness(self, way: str, opened: Callable[[FakeClock], Any]) -> CommitHarness:
         def delivery(store: Any) -> dict[str, Any]:
             results = {"inline": None, "in the store": QueueResultStore(store), "apart": MemoryResultStore()}
             return {
                 "idempotency_store": QueueIdempotencyStore(store),
-                "result_policy": ReturnStoredResult(result_store=results[request.param]),
+                "result_policy": ReturnStoredResult(result_store=results[way]),
             }
 
         return CommitHarness(open=opened, make_policy=LocalAtomicCommit, make_delivery=delivery)
 
 
+@pytest.mark.parametrize("opened", ["sqlite"], indirect=True)
 class TestExternalLedger(CommitContract):
     @pytest.fixture(params=["memory", "sqlite"])
     def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any], tmp_path: Path) -> Any:
@@ -66,11 +77,12 @@ class TestExternalLedger(CommitContract):
             ledger.close()
 
 
+@ways("own store", "apart")
 class TestOutbox(CommitContract):
-    @pytest.fixture(params=["own store", "apart"])
-    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+    @pytest.fixture
+    def harness(self, way: str, opened: Callable[[FakeClock], Any]) -> CommitHarness:
         sent: list[Any] = []
-        outbox = MemoryResultStore() if request.param == "apart" else None
+        outbox = MemoryResultStore() if way == "apart" else None
 
         def drain(queue: PersistentQueue[Any]) -> None:
             OutboxRelay(queue, sent.append).run_until_empty(signals=False)
@@ -100,13 +112,14 @@ class Bank:
         self.prepared.pop(txid, None)
 
 
+@ways("own ledger", "external ledger")
 class TestTwoPhase(CommitContract):
-    @pytest.fixture(params=["own ledger", "external ledger"])
-    def harness(self, request: pytest.FixtureRequest, opened: Callable[[FakeClock], Any]) -> CommitHarness:
+    @pytest.fixture
+    def harness(self, way: str, opened: Callable[[FakeClock], Any]) -> CommitHarness:
         one, two = Bank(), Bank()
 
         def delivery(store: Any) -> dict[str, Any]:
-            return {"idempotency_store": None if request.param == "own ledger" else MemoryIdempotencyStore()}
+            return {"idempotency_store": None if way == "own ledger" else MemoryIdempotencyStore()}
 
         return CommitHarness(
             open=opened,
@@ -118,6 +131,7 @@ class TestTwoPhase(CommitContract):
         )
 
 
+@pytest.mark.parametrize("opened", SHARED, indirect=True)
 class TestSaga(CommitContract):
     @pytest.fixture
     def harness(self, opened: Callable[[FakeClock], Any]) -> CommitHarness:

@@ -60,7 +60,7 @@ def _new_place() -> Callable[..., QueueStore]:
 def _machine() -> Any:
     machine: Any = store_machine(_new_place, reopenable=True)
     if "LOCALQUEUE_EXAMPLES" not in os.environ:  # fewer than of other stores: each step waits for the disk
-        machine.settings = settings(machine.settings, max_examples=10)
+        machine.settings = settings(machine.settings, max_examples=6)
     return machine
 
 

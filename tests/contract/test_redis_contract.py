@@ -58,4 +58,4 @@ def _new_place() -> Callable[..., QueueStore]:
     return partial(PrefixedStore, shared(Redis).url, _prefix())
 
 
-TestRedisMachine = pytest.mark.server(pytest.mark.slow(store_machine(_new_place, reopenable=True)))
+TestRedisMachine = pytest.mark.server(pytest.mark.slow(store_machine(_new_place, reopenable=True, examples=12)))

@@ -18,9 +18,9 @@ from tests.stores import SHARED, new_place
 
 pytestmark = [pytest.mark.crash, pytest.mark.multiprocess, pytest.mark.slow]
 
-JOBS = 40
+JOBS = 24
 WORKERS = 3
-KILLS = 6
+KILLS = 4
 
 
 @pytest.mark.timeout(300)

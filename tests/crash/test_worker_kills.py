@@ -23,6 +23,10 @@ pytestmark = [pytest.mark.crash, pytest.mark.multiprocess, pytest.mark.slow]
 
 AN_HOUR = 3600.0
 
+#: Before an effect, before the end of a transaction and after it. A kill at the beginning of one leaves what a kill
+#: before its end leaves, as `test_commit_edges` shows.
+PLACES = ("effect", "applied", "committed")
+
 
 def put_all(kind: str, path: str, name: str) -> None:
     with open_store(kind, path) as store:
@@ -59,7 +63,7 @@ def recovered(kind: str, path: str, name: str) -> tuple[Any, Scene]:
     return store, scene
 
 
-@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("name", ["follow-ups", "external-ledger"])
 @pytest.mark.parametrize("kind", OPENERS)
 def test_follow_ups_results_and_ledger_happen_once_wherever_a_worker_is_killed(
@@ -81,7 +85,7 @@ def test_follow_ups_results_and_ledger_happen_once_wherever_a_worker_is_killed(
         assert max(handled.values()) <= 2, "one kill repeats one handler"
 
 
-@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_a_message_is_there_or_its_result_is_wherever_its_worker_is_killed(kind: str, at: str, tmp_path: Path) -> None:
     for nth, path in kills(kind, tmp_path, "results", at):
@@ -97,7 +101,7 @@ def test_a_message_is_there_or_its_result_is_wherever_its_worker_is_killed(kind:
             assert values == list(VALUES), f"follow-ups at {at} {nth}"
 
 
-@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_a_relay_sends_in_order_and_at_least_once_wherever_it_is_killed(kind: str, at: str, tmp_path: Path) -> None:
     for nth, path in kills(kind, tmp_path, "outbox", at):
@@ -114,7 +118,7 @@ def test_a_relay_sends_in_order_and_at_least_once_wherever_it_is_killed(kind: st
         assert once == list(dict.fromkeys(reversed(handled)))[::-1], f"order at {at} {nth}"
 
 
-@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_a_participant_commits_each_message_once_wherever_its_worker_is_killed(
     kind: str, at: str, tmp_path: Path
@@ -128,7 +132,7 @@ def test_a_participant_commits_each_message_once_wherever_its_worker_is_killed(
             assert store.records("two-phase") == []
 
 
-@pytest.mark.parametrize("at", ["effect", "begun", "applied", "committed"])
+@pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_compensations_are_complete_and_in_reverse_order_wherever_a_worker_is_killed(
     kind: str, at: str, tmp_path: Path

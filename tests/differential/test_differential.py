@@ -19,7 +19,7 @@ from localqueue.stores.sqlite import MemoryQueueStore
 from tests.differential.known import ONCE_DISAGREED
 from tests.differential.stores import KINDS, openers
 
-ROUNDS = int(os.environ.get("LOCALQUEUE_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("LOCALQUEUE_ROUNDS", "2"))
 
 
 @pytest.mark.slow
@@ -104,8 +104,6 @@ def test_every_verb_that_changes_a_store_is_told() -> None:
             told.add(operation.verb)
             return operation
 
-    for seed in range(8):
-        assert play({"memory": MemoryQueueStore}, Listening(seed), 150) is None
     reads = {"get", "qsize", "load", "stats", "scan", "splits", "queues", "runs", "run", "run_messages", "upstream"}
     reads |= {"record", "records", "subscriptions", "journal_enabled", "events", "journal_span", "paused", "check"}
     around = {
@@ -123,4 +121,8 @@ def test_every_verb_that_changes_a_store_is_told() -> None:
         "listen_records",
     }
     verbs = {name for name in dir(QueueStore) if not name.startswith("_")} - reads - around
+    for seed in range(8):
+        assert play({"memory": MemoryQueueStore}, Listening(seed), 150) is None
+        if verbs <= told:
+            return
     assert verbs <= told

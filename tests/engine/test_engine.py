@@ -12,7 +12,7 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Edge, LeaseRequest, Limit, NewMessage, Settle
 from tests.engine.dict_store import DictRows, DictStore
 
-TestEngine = store_machine(lambda: DictStore, reopenable=False, examples=40)
+TestEngine = pytest.mark.slow(store_machine(lambda: DictStore, reopenable=False, examples=25))
 
 
 class CountedRows(DictRows):

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
 HOUR = 3600.0
 A_LITTLE = 0.02
-TURNS = 200
+TURNS = 60
 
 
 @pytest.fixture(params=SERVERS)
@@ -60,7 +60,7 @@ def test_hosts_that_take_turns_put_in_the_order_of_their_turns(store: Any, hosts
 
 
 @pytest.mark.parametrize(
-    ("put_next", "turns", "apart"), [(put_plain, 60, A_LITTLE / 2), (put, 60, A_LITTLE / 2), (put_keyed, TURNS, 0.0)]
+    ("put_next", "turns", "apart"), [(put_plain, 20, A_LITTLE / 2), (put, 20, A_LITTLE / 2), (put_keyed, TURNS, 0.0)]
 )
 def test_a_page_after_the_last_message_seen_misses_none(
     store: Any, hosts: Sequence[Any], put_next: Any, turns: int, apart: float

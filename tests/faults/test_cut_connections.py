@@ -30,7 +30,7 @@ FEW = ("put_one", "ack_with_puts_and_a_record", "lease_a_batch", "cancel_a_run")
 
 
 #: So many cuts of each scenario.
-MOST, MOST_FOR_GOOD = 9, 5
+MOST, MOST_FOR_GOOD = 6, 5
 
 
 def cut_all_over(kind: str, name: str, *, journal: bool = False, for_good: bool = False) -> None:

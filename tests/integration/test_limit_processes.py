@@ -111,7 +111,13 @@ SCENES = {
 }
 
 
-@pytest.fixture(params=SHARED)
+def scenes(everywhere: str, *on_sqlite: str) -> Any:
+    """The scene with every kind of limit on every store, the others on SQLite: limits are kept above the store."""
+    pairs = [*((kind, everywhere) for kind in SHARED), *(("sqlite", name) for name in on_sqlite)]
+    return pytest.mark.parametrize(("place", "name"), pairs, indirect=["place"])
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return new_place(request.param, tmp_path)
 
@@ -124,7 +130,7 @@ def new_scene(place: Place, tmp_path: Path, name: str, count: int) -> Scene:
     return Scene(place, str(notes), **SCENES[name])
 
 
-@pytest.mark.parametrize("name", SCENES)
+@scenes("both", "shared", "keyed", "rate")
 def test_processes_that_are_not_killed_keep_the_limits(place: Place, tmp_path: Path, name: str) -> None:
     scene = new_scene(place, tmp_path, name, 40)
     children = [Child(play, scene, "threads") for _ in range(3)]
@@ -156,7 +162,7 @@ def one_that_runs(scene: Scene, children: list[Child]) -> Child:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("name", ["shared", "keyed", "both"])
+@scenes("both", "shared", "keyed")
 def test_processes_that_are_killed_leave_no_place_taken(place: Place, tmp_path: Path, name: str) -> None:
     scene = new_scene(place, tmp_path, name, 40)
     killed: dict[int, float] = {}

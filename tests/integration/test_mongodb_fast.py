@@ -138,7 +138,7 @@ def test_a_short_way_leaves_behind_what_the_engine_would(mongodb: MongoDB, scene
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(2))
 def test_whatever_is_told_a_store_without_short_ways_answers_alike(mongodb: MongoDB, number: int) -> None:
     found = differ(_twins(mongodb), seed=f"short/{number}", length=80)
     assert found is None, str(found)

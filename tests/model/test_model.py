@@ -1,4 +1,7 @@
-"""The model of the queue's rules is sound, and every fault that is planted in it is found."""
+"""The model of the queue's rules is sound, and every property of it is found broken when a fault is planted.
+
+One fault a property, because each is a program to compile; `./script/model` plants all of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def test_no_state_of_a_scene_breaks_a_property(spin: None, scene: Scene) -> None
     assert verdict.states > 1_000
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", {fault.breaks: fault for fault in FAULTS}.values(), ids=lambda fault: fault.name)
 def test_a_planted_fault_breaks_its_property(spin: None, fault: Fault) -> None:
     verdict = search(fault.scene, fault.name)
     assert verdict.broken == fault.breaks, verdict

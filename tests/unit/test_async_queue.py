@@ -59,12 +59,12 @@ def local_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]
         yield opened
 
 
-def run(program: Callable[[], Awaitable[None]]) -> None:
+def run(program: Callable[[], Awaitable[None]], *, debug: bool = True) -> None:
     async def within() -> None:
         async with asyncio.timeout(PATIENCE):
             await program()
 
-    asyncio.run(within(), debug=True)
+    asyncio.run(within(), debug=debug)
 
 
 @asynccontextmanager
@@ -201,7 +201,7 @@ def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(store: An
             assert len(set(threading.enumerate()) - before) < FEW
             assert await queue.qsize() == 0
 
-    run(program)
+    run(program, debug=False)  # which would note the stack of each of the thousand, again and again
 
 
 def test_those_who_wait_are_served_in_the_order_they_came(local_store: Any) -> None:
@@ -283,9 +283,9 @@ def test_a_full_queue_is_waited_for_without_a_thread(store: Any) -> None:
     async def program() -> None:
         async with AsyncQueue[int]("jobs", store=store, maxsize=1) as queue:
             await queue.put(0)
-            async with waiting_tasks(20, lambda: queue.put(1)) as tasks:
+            async with waiting_tasks(8, lambda: queue.put(1)) as tasks:
                 assert not any(task.done() for task in tasks)
-                for _ in range(21):
+                for _ in range(9):
                     await queue.ack(await queue.get_message())
                 await asyncio.gather(*tasks)
             await queue.put(0)

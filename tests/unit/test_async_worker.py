@@ -21,6 +21,8 @@ from localqueue.stores.port import Changes, LeaseRequest, NewMessage, QueueStore
 from localqueue.workers import AsyncWorker, current_job
 from tests.unit.worker_steps import STORES, Log, open_store
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:

@@ -26,6 +26,8 @@ from localqueue.stores.port import Changes
 from localqueue.workers.ledger import ledger_for
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads
 
+pytestmark = pytest.mark.by_turns
+
 Run = Callable[..., list[Any]]
 
 

@@ -22,6 +22,8 @@ from localqueue.stores.sqlite import MemoryQueueStore
 from localqueue.workers import OutboxRelay
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads
 
+pytestmark = pytest.mark.by_turns
+
 Run = Callable[..., list[Any]]
 
 

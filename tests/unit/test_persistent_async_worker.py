@@ -16,6 +16,8 @@ from localqueue.policies import ReturnStoredResult, SagaCommit, TwoPhaseCommit
 from localqueue.retry import MemoryAttemptStore, QueueAttemptStore, RetryRecord
 from tests.unit.effects import KINDS, keyed, open_queue_store
 
+pytestmark = pytest.mark.by_turns
+
 DEADLINE = 30.0
 
 

@@ -17,6 +17,8 @@ from localqueue.policies import AtMostOnceDelivery, ReturnStoredResult
 from localqueue.retry import MemoryAttemptStore, QueueAttemptStore, RetryRecord, SQLiteAttemptStore
 from tests.unit.effects import KINDS, keyed, open_queue_store
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:

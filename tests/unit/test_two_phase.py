@@ -18,6 +18,8 @@ from localqueue.workers.commits.two_phase import KIND, TwoPhase
 from localqueue.workers.outcome import drive
 from tests.unit.effects import KINDS, RUNS, keyed, open_queue_store, run_in_threads
 
+pytestmark = pytest.mark.by_turns
+
 Run = Callable[..., list[Any]]
 
 

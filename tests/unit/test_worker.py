@@ -18,6 +18,8 @@ from localqueue.workers import Worker, current_job
 from localqueue.workers.lane import Lane
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:

@@ -19,6 +19,8 @@ from localqueue.workers.job import Job
 from localqueue.workers.keeper import Keeper
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:

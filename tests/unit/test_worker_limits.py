@@ -21,6 +21,8 @@ from tests.stores import SHARED, Place, new_place
 from tests.unit.worker_steps import STORES, Gate, Running, eventually
 from tests.unit.worker_ways import in_time
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:

@@ -20,6 +20,8 @@ from localqueue.workers import AsyncWorker, Job, Worker, current_job, persistent
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 from tests.unit.worker_ways import WAYS, in_time
 
+pytestmark = pytest.mark.by_turns
+
 A_DAY = 86400.0
 Way = Callable[..., None]
 

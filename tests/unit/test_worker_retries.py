@@ -16,6 +16,8 @@ from localqueue.workers import Worker
 from tests.unit.effects import RUNS
 from tests.unit.worker_steps import STORES, Log, open_store
 
+pytestmark = pytest.mark.by_turns
+
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
