@@ -30,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 OTHER_STORES = {"memory", "lmdb"}
 SERVERS = {"postgres", "redis", "mongodb", "rabbitmq", "kafka", "sqs", "pgmq"}
+BROKER_FIXTURES = {"rabbitmq", "kafka", "sqs_server", "pgmq"}
+SERVERS_OF_THEIR_OWN = {"test_outages", "test_broker_servers"}
 SERVER_FIXTURES = {"postgres", "redis_server", "mongodb", "rabbitmq", "kafka", "sqs_server", "pgmq"}
 STORE_FIXTURES = ("store", "place", "kind", "queue_store")
 IN_TURN = ("lmdb", "postgres", "redis", "mongodb")
@@ -46,14 +48,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = set() if callspec is None else set(callspec.id.split("-"))
         if names & OTHER_STORES or (item.cls is not None and item.cls.__name__ == "TestMemory"):
             item.add_marker(pytest.mark.slow)
-        if names & SERVERS or set(getattr(item, "fixturenames", ())) & SERVER_FIXTURES:
+        servers = set(getattr(item, "fixturenames", ())) & SERVER_FIXTURES
+        if names & SERVERS or servers:
             item.add_marker(pytest.mark.server)
+        _group(item, servers)
 
 
 def pytest_collection_finish() -> None:
     """Garbage is looked for again, but not among what was collected."""
     gc.freeze()
     gc.enable()
+
+
+def _group(item: pytest.Item, servers: set[str]) -> None:
+    """The tests of one broker run in one process, where it is started once; so do those with servers of their own."""
+    brokers = sorted(servers & BROKER_FIXTURES)
+    if brokers or item.path.stem in SERVERS_OF_THEIR_OWN:
+        item.add_marker(pytest.mark.xdist_group(brokers[0] if brokers else item.path.stem))
 
 
 def _repeats_on_the_loop(item: pytest.Item) -> bool:

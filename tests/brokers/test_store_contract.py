@@ -25,6 +25,7 @@ class TestMemory(BrokerContract):
             yield BrokerHarness(open=lambda: StoreBroker(store))
 
 
+@pytest.mark.slow
 class TestLMDB(BrokerContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> BrokerHarness:
