@@ -61,10 +61,10 @@ def test_a_message_too_large_is_refused_by_every_way_in(store: MongoDBQueueStore
 
 @pytest.mark.slow
 def test_the_largest_message_has_room_for_the_errors_of_all_its_attempts(store: MongoDBQueueStore) -> None:
-    for text in ("x" * (LARGEST - 2), "日" * (LARGEST // 3 - 1)):
+    for text, attempts in (("x" * (LARGEST - 2), 1), ("日" * (LARGEST // 3 - 1), HISTORY_LIMIT + 1)):
         queue = PersistentQueue[str]("jobs", store=store)
         queue.put(text)
-        for _ in range(HISTORY_LIMIT + 1):
+        for _ in range(attempts):
             assert queue.release(queue.get_message(leased_by="w" * 100), error={"message": "\0" * 1_000_000})
         message = queue.get_message()
         assert message.value == text

@@ -16,7 +16,9 @@ from localqueue import AsyncQueue, LeaseLost, PersistentQueue, QueueMessage
 from localqueue.contracts.steps import MOMENT, PATIENCE
 from localqueue.errors import JobFailed, QueueStoreClosedError, ResultTimeout
 from localqueue.policies import AtMostOnceDelivery, Throttling
-from tests.stores import OPENERS, new_place
+from tests.stores import OPENERS, SHARED, new_place
+
+pytestmark = pytest.mark.by_turns
 
 LOCAL = ("memory", "sqlite", "lmdb")
 FEW = 40  # threads: those of two stores and of the drivers
@@ -49,6 +51,13 @@ class Recorded:
 
 @pytest.fixture(params=list(OPENERS))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    with new_place(request.param, tmp_path).open() as opened:
+        yield opened
+
+
+@pytest.fixture(params=list(OPENERS))
+def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """All of them, where it is the store that wakes."""
     with new_place(request.param, tmp_path).open() as opened:
         yield opened
 
@@ -176,11 +185,11 @@ def test_a_call_that_waits_long_for_the_store_does_not_stop_the_loop(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(store: Any) -> None:
+def test_a_thousand_who_wait_cost_a_few_threads_and_each_put_wakes_one(each_store: Any) -> None:
     before = set(threading.enumerate())  # of tests that ran here earlier, too
 
     async def program() -> None:
-        async with AsyncQueue[int]("jobs", store=store) as queue:
+        async with AsyncQueue[int]("jobs", store=each_store) as queue:
             got: asyncio.Queue[QueueMessage[int]] = asyncio.Queue()
 
             async def consume() -> None:
@@ -218,9 +227,9 @@ def test_those_who_wait_are_served_in_the_order_they_came(local_store: Any) -> N
     run(program)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OPENERS if kind != "memory"])
-def test_a_put_at_another_store_object_wakes_who_waits(kind: str, tmp_path: Path) -> None:
-    place = new_place(kind, tmp_path)
+@pytest.mark.parametrize("shared_kind", SHARED)
+def test_a_put_at_another_store_object_wakes_who_waits(shared_kind: str, tmp_path: Path) -> None:
+    place = new_place(shared_kind, tmp_path)
 
     async def program() -> None:
         with place.open() as here, place.open() as there:
@@ -254,9 +263,9 @@ def test_the_thread_that_looks_for_changes_of_others_ends_when_nobody_waits(tmp_
     assert not lookers()
 
 
-def test_a_delayed_message_wakes_who_waits_when_it_falls_due(store: Any) -> None:
+def test_a_delayed_message_wakes_who_waits_when_it_falls_due(each_store: Any) -> None:
     async def program() -> None:
-        async with AsyncQueue[str]("jobs", store=store) as queue:
+        async with AsyncQueue[str]("jobs", store=each_store) as queue:
             await queue.put("later", delay=0.2)
             assert await queue.get() == "later"
 
