@@ -77,8 +77,8 @@ class DependencyContract:
         join = put(store, "joins", after=tuple(ids))
         assert stored(store, join, "joins").waiting_on == 1000
         assert store.upstream("joins", join) == ids
-        for _ in range(999):
-            assert ack(store, take(store))
+        for message in lease(store, limit=999):
+            assert ack(store, message)
         assert (stored(store, join, "joins").waiting_on, lease(store, "joins")) == (1, [])
         ack(store, take(store))
         assert take(store, "joins").id == join
