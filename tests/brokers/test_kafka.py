@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localqueue.brokers import Message, Outgoing, open_broker
-from localqueue.brokers.kafka import KafkaBroker
+from localqueue.brokers.kafka import KafkaBroker, member
 from localqueue.contracts.broker_harness import bodies, none_left, numbered, take, take_many
 from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
@@ -128,7 +128,10 @@ def test_a_partition_waits_for_its_deliveries_before_it_goes(kafka: Kafka, queue
         assert sorted(bodies(found)) == [b"2", b"3"]
 
 
-def test_a_full_buffer_stops_the_fetching_and_loses_nothing(broker: KafkaBroker, queue: str) -> None:
+def test_a_full_buffer_stops_the_fetching_and_loses_nothing(
+    broker: KafkaBroker, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "_FULL", 0.1)
     broker.send_batch(queue, numbered(60, key="k"))
     subscription = broker.subscribe(queue, prefetch=5)
     told = [subscription.next(PATIENCE) for _ in range(5)]

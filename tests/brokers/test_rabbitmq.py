@@ -327,32 +327,55 @@ def test_no_confirmed_message_is_lost_when_the_server_is_killed_mid_stream() -> 
         with RabbitMQBroker(server.url) as broker:
             broker.ensure("jobs")
             server.save_declarations()
-            history = _History(broker)
+            history = _History(broker, "jobs")
             history.start()
-            assert history.handled_enough.wait(PATIENCE)
+            history.await_more(100)
             server.kill()
-            assert history.noticed.wait(PATIENCE)
             server.start()
+            history.await_more(20)
             history.finish()
     finally:
         server.stop()
 
 
-class _History:
-    """One who sends and one who handles, through a failure of the server, and what each of them knows."""
+@pytest.mark.crash
+def test_no_confirmed_message_is_lost_when_the_connections_are_cut_again_and_again(
+    rabbitmq: RabbitMQ, queue: str
+) -> None:
+    with Proxy(rabbitmq.port) as proxy, through(proxy) as broker:
+        history = _History(broker, queue)
+        history.start()
+        for _ in range(20):
+            history.await_more(5)
+            proxy.drop()
+        history.finish()
 
-    def __init__(self, broker: RabbitMQBroker) -> None:
+
+class _History:
+    """One who sends and one who handles, through failures of the server, and what each of them knows."""
+
+    def __init__(self, broker: RabbitMQBroker, queue: str) -> None:
         self.broker = broker
+        self.queue = queue
         self.confirmed: list[str] = []
         self.tried: set[str] = set()
         self.handled: list[tuple[str, int]] = []
-        self.handled_enough, self.noticed, self.back = threading.Event(), threading.Event(), threading.Event()
+        self.changed = threading.Condition()
         self.stopped = threading.Event()
         self.threads = Background()
 
     def start(self) -> None:
         self.threads.start(self._send)
         self.threads.start(self._handle)
+
+    def await_more(self, count: int) -> None:
+        """Until so many more were confirmed, and so many more handled."""
+        with self.changed:
+            confirmed, handled = len(self.confirmed) + count, len(self.handled) + count
+            done = self.changed.wait_for(
+                lambda: len(self.confirmed) >= confirmed and len(self.handled) >= handled, 2 * PATIENCE
+            )
+        assert done, f"{len(self.confirmed)} confirmed, {len(self.handled)} handled"
 
     def _send(self) -> None:
         number = 0
@@ -361,37 +384,37 @@ class _History:
             number += 5
             self.tried.update(str(one.id) for one in messages)
             try:
-                self.confirmed += self.broker.send_batch("jobs", messages)
-                if self.noticed.is_set():
-                    self.back.set()
-            except QueueStoreError:
-                self.stopped.wait(0.05)
+                sent = self.broker.send_batch(self.queue, messages)
+            except QueueStoreUnavailableError:
+                self.stopped.wait(0.01)  # as long as the server is away
+                continue
+            with self.changed:
+                self.confirmed += sent
+                self.changed.notify_all()
+
+    def _is_done(self) -> bool:
+        return self.stopped.is_set() and {one for one, _ in self.handled} >= set(self.confirmed)
 
     def _handle(self) -> None:
-        while not (self.stopped.is_set() and {one for one, _ in self.handled} >= set(self.confirmed)):
+        while not self._is_done():
             try:
-                subscription = self.broker.subscribe("jobs", prefetch=20)
-            except QueueStoreError:
-                self.stopped.wait(0.05)
+                subscription = self.broker.subscribe(self.queue, prefetch=20)
+            except QueueStoreUnavailableError:
+                self.stopped.wait(0.01)
                 continue
             try:
-                while not self.stopped.is_set() or not {one for one, _ in self.handled} >= set(self.confirmed):
-                    told = subscription.next(1.0)
-                    if isinstance(told, Message):
-                        self._take(told.delivery)
+                while not self._is_done():
+                    told = subscription.next(0.5)
+                    if isinstance(told, Message) and self.broker.ack([told.delivery]) == [True]:
+                        with self.changed:
+                            self.handled.append((told.delivery.id, told.delivery.attempts))
+                            self.changed.notify_all()
             except QueueStoreUnavailableError:
-                self.noticed.set()
+                continue
             finally:
                 subscription.close()
 
-    def _take(self, one: Delivery) -> None:
-        if self.broker.ack([one]) == [True]:
-            self.handled.append((one.id, one.attempts))
-        if len(self.handled) > 100:
-            self.handled_enough.set()
-
     def finish(self) -> None:
-        assert self.back.wait(2 * PATIENCE)
         self.stopped.set()
         self.threads.join()
         ids = {one for one, _ in self.handled}

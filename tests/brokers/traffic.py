@@ -42,7 +42,7 @@ class Traffic:
         self._ended = threading.Event()
         self._may_handle = threading.Event()
         self._may_handle.set()
-        self._looks = self._is_empty = False
+        self._streams = self._looks = self._is_empty = False
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), daemon=True) for work in (self._send, self._handle)
         ]
@@ -60,7 +60,13 @@ class Traffic:
     def send_to(self, goal: int) -> None:
         """Have the sender go on until so many are confirmed in all."""
         with self._changed:
-            self.goal = goal
+            self.goal, self._streams = goal, False
+            self._changed.notify_all()
+
+    def stream(self) -> None:
+        """Have the sender go on, a little ahead of the handler, until `send_to`."""
+        with self._changed:
+            self._streams = True
             self._changed.notify_all()
 
     def wait_for(self, reached: Callable[[], object]) -> None:
@@ -138,7 +144,7 @@ class Traffic:
                 self._changed.wait_for(lambda: self._ended.is_set() or self._may_send())
                 if self._ended.is_set():
                     return
-                count = 3 if self.goal - len(self.confirmed) > 3 and self.sent % 2 else 1
+                count = 3 if self.sent % 2 else 1
                 numbers = range(self.sent, self.sent + count)
                 self.sent += count
             for number in numbers:
@@ -159,7 +165,7 @@ class Traffic:
                     self._note("confirmed", number, self.confirmed)
 
     def _may_send(self) -> bool:
-        return len(self.confirmed) < min(self.goal, len(self.handled) + _MOST_AHEAD)
+        return len(self.confirmed) < (len(self.handled) + _MOST_AHEAD if self._streams else self.goal)
 
     def _handle(self) -> None:
         turn = 0

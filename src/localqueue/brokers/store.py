@@ -145,6 +145,7 @@ class StoreBroker(BrokerBase):
 
     def subscribe(self, queue: str, *, prefetch: int = 100, lease: float = 30.0) -> StoreSubscription:
         self.require_open()
+        self.store.qsize(queue)  # a store that is away says so; a waiter would wait for it to come back
         return StoreSubscription(self.store.listen((queue,)), queue)
 
     def close(self) -> None:

@@ -118,18 +118,17 @@ class TopicConsumer(Member):
     def finish(self, receipts: Sequence[Receipt]) -> list[bool]:
         """They are done, and that is committed, when this returns."""
         with self._changed:
-            done = [one.partition.holds(one.offset, one.number) for one in receipts]
-            for one, held in zip(receipts, done, strict=True):
-                if held:
-                    one.partition.ledger.finish(one.offset)
+            done = [partition.finish(offset, number) for _, partition, offset, number in receipts]
         touched = {one.partition for one, held in zip(receipts, done, strict=True) if held}
-        if touched:
-            self._commit(touched)
+        if not touched:
+            return done
+        self._commit(touched)
         with self._changed:
-            for position, one in enumerate(receipts):
+            for position, (_, partition, offset, _) in enumerate(receipts):
                 if done[position]:
-                    done[position] = one.partition.holds(one.offset, one.number)
-                    self._let_go(one)
+                    done[position] = partition.release(offset)
+                    self._held -= done[position]
+            self._tell_of_room()
         return done
 
     def give_back(self, receipts: Sequence[Receipt], delay: float) -> list[bool]:
@@ -143,17 +142,15 @@ class TopicConsumer(Member):
                     self._held -= 1
                     self._lying += 1
                 elif done[-1]:  # whoever has the partition next finds it there
-                    self._let_go(one)
-            self._changed.notify_all()
+                    self._held -= one.partition.release(one.offset)
+            self._tell_of_room()
         return done
 
     def holds(self, receipt: Receipt) -> bool:
         with self._changed:
             return receipt.partition.holds(receipt.offset, receipt.number)
 
-    def _let_go(self, one: Receipt) -> None:
-        if one.partition.held.pop(one.offset, None) is not None and not one.partition.gone:
-            self._held -= 1
+    def _tell_of_room(self) -> None:
         if self._retiring and not self._held:
             self._stopping = True
         self._changed.notify_all()

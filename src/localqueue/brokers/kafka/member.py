@@ -25,7 +25,11 @@ from localqueue.brokers.kafka.topics import Topics
 from localqueue.errors import QueueError, QueueStoreUnavailableError
 
 _SLICE = 0.1  # seconds that one poll waits
-_FULL = 1.0  # for so many seconds the lines may be full before partitions are paused
+_FULL = 10.0  # for so many seconds the lines may be full before partitions are paused
+_SILENCE = 1.0  # for so many seconds the thread may not poll while they are
+_LONG = 0.02
+_AT_ONCE = 500
+_BREATH = 0.0005  # seconds between two polls for an answer, each of which may bring a record there is no room for
 _PROBE = 2.0
 _SURE = 3.0  # for so many seconds a topic that was seen is taken to be there
 
@@ -38,6 +42,8 @@ class Member(Commits):
         self._topics = topics
         self._most = most
         self._came = False
+        self._idle_for = SHORT
+        self._polled_at = 0.0
         self._full_since = math.inf
         self._partitions: dict[int, Partition] = {}
         self._lying = 0
@@ -154,29 +160,43 @@ class Member(Commits):
                 self._changed.notify_all()
 
     def _rest(self) -> bool:
-        """Wait a moment for requests if there may be some; whether there may."""
+        """Wait for requests if there may be some, the longer the less happens; whether there may."""
         with self._changed:
             if not self._lying and not self._held:
                 return bool(self._requests)
-            if not self._requests and not self._came:
-                self._changed.wait_for(lambda: self._requests or self._stopping, SHORT)
+            self._idle_for = SHORT if self._came else min(2 * self._idle_for, _LONG)
+            if not self._came:
+                enough = self._has_enough
+                self._changed.wait_for(
+                    lambda: self._requests or self._stopping or self._has_enough is not enough,
+                    _SLICE if enough else self._idle_for,
+                )
             return True
 
     def _poll(self, timeout: float) -> None:
-        """While the lines are full, nothing is taken from the driver; if that lasts, it does not fetch either.
+        """While enough lies here, only a record in a second is taken from the driver, to be heard of in the group.
 
-        A pause throws away what the driver has fetched. Who waits for an answer polls nevertheless, and what comes with
-        it is taken.
+        If the lines stay full, the driver is told to fetch nothing, which also makes it throw away what it has fetched. Who
+        waits for an answer polls nevertheless, and what comes with it is taken.
         """
         room, self._came = self._room(), False
-        paused = room <= 0 and (self._retiring or time.monotonic() - self._full_since > _FULL)
-        if room <= 0 and not paused and self._underway is None:
+        now = time.monotonic()
+        if self._has_enough and not self._paused and self._underway is None and now < self._polled_at + _SILENCE:
             return
-        self._pause(paused)
+        self._pause(room <= 0 and (self._retiring or now - self._full_since > _FULL), room)
+        if room <= 0 and not self._paused and self._underway is not None:
+            time.sleep(_BREATH)
+            timeout = 0.0
         first = self._consumer.poll(timeout)
+        self._polled_at = now
         self._came = first is not None
         if first is not None:
-            self._accept([first, *self._consumer.consume(min(room, 1000) - 1, 0)] if room > 1 else [first])
+            self._accept([first, *self._consumer.consume(min(room, _AT_ONCE) - 1, 0)] if room > 1 else [first])
+
+    @property
+    def _has_enough(self) -> bool:
+        """More is fetched while a commit is underway, when receivers wait anyway."""
+        return 2 * self._lying > self._most
 
     def _room(self) -> int:
         with self._changed:
@@ -186,11 +206,14 @@ class Member(Commits):
                 self._full_since = time.monotonic()
             return 0 if self._retiring else self._most - self._lying
 
-    def _pause(self, paused: bool) -> None:
-        if paused is not self._paused:
-            assigned = self._consumer.assignment()
-            (self._consumer.pause if paused else self._consumer.resume)(assigned)
-            self._paused = paused
+    def _pause(self, paused: bool, room: int) -> None:
+        """What was paused goes on when half of the room is free: going on takes the driver up to a second."""
+        if paused and not self._paused:
+            self._consumer.pause(self._consumer.assignment())
+            self._paused = True
+        elif self._paused and not paused and room >= (self._most + 1) // 2:
+            self._consumer.resume(self._consumer.assignment())
+            self._paused = False
 
     def _accept(self, fetched: list[Any]) -> None:
         with self._changed:

@@ -87,6 +87,18 @@ class Partition:
         found = self.held.get(offset)
         return not self.gone and found is not None and found[0] == count
 
+    def finish(self, offset: int, number: int) -> bool:
+        """One that is held is done; False if it is not."""
+        found = self.held.get(offset)
+        if found is None or found[0] != number or self.gone:
+            return False
+        self.ledger.finish(offset)
+        return True
+
+    def release(self, offset: int) -> bool:
+        """One that is settled is not held any more; False if the partition went before that."""
+        return self.held.pop(offset, None) is not None and not self.gone
+
     def give_back(self, offset: int, due: float, *, counted: bool = True) -> None:
         count, record = self.held.pop(offset)
         self.ledger.reopen(offset)

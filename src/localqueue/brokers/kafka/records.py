@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localqueue.brokers import envelope
-from localqueue.brokers.port import Delivery
+from localqueue.brokers.port import NO_HEADERS, Delivery
 
 if TYPE_CHECKING:
     from localqueue.brokers.kafka.consumer import TopicConsumer
@@ -36,12 +36,12 @@ def id_of(partition: int, offset: int) -> str:
 
 def delivery(queue: str, record: Any, receipt: Receipt, count: int) -> Delivery:
     """`record` is a message of the driver."""
-    headers: dict[str, str] = {}
-    for name, value in record.headers() or ():
-        headers[name] = "" if value is None else value.decode("utf-8", "surrogateescape")
-    message_id = headers.pop(envelope.ID, None)
-    key = record.key()
-    _, created = record.timestamp()
+    headers, message_id = NO_HEADERS, None
+    if (found := record.headers()) is not None:
+        own = {name: "" if value is None else value.decode("utf-8", "surrogateescape") for name, value in found}
+        message_id = own.pop(envelope.ID, None)
+        headers = own
+    key, (_, created) = record.key(), record.timestamp()
     return Delivery(
         queue,
         id_of(record.partition(), receipt.offset) if message_id is None else message_id,
@@ -50,7 +50,8 @@ def delivery(queue: str, record: Any, receipt: Receipt, count: int) -> Delivery:
         count,
         receipt,
         None if key is None else key.decode("utf-8", "backslashreplace"),
-        sent_at=created / 1000 if created > 0 else None,
+        0,
+        created / 1000 if created > 0 else None,
     )
 
 

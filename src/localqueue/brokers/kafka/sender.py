@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,12 +29,18 @@ class _Reports:
     def complete(self) -> bool:
         return len(self._come) >= self.awaited
 
-    def report(self, position: int, error: Any, record: Any) -> None:
-        if error is None:
-            self.places[position] = (record.partition(), record.offset())
-        else:
-            self.error = self.error or error
-        self._come.append(None)
+    def receiver(self) -> Callable[[int, Any, Any], None]:
+        """What to call with the position of a message and the report on it."""
+        places, come = self.places, self._come.append
+
+        def report(position: int, error: Any, record: Any) -> None:
+            if error is None:
+                places[position] = (record.partition(), record.offset())
+            else:
+                self.error = self.error or error
+            come(None)
+
+        return report
 
 
 class Sender:
@@ -58,9 +64,7 @@ class Sender:
         """Their ids, when all are confirmed."""
         producer, reports = self.prepare(), _Reports(len(messages))
         try:
-            for position, one in enumerate(messages):
-                self._produce(producer, topic, one, partial(reports.report, position))
-                reports.awaited += 1
+            self._produce(producer, topic, messages, reports)
         except self._driver.KafkaException as error:
             reports.error = reports.error or error.args[0]
         self._await(producer, reports)
@@ -70,17 +74,18 @@ class Sender:
             id_of(*place) if one.id is None else one.id for one, place in zip(messages, reports.places, strict=True)
         ]
 
-    def _produce(self, producer: Any, topic: str, one: Outgoing, report: Any) -> None:
-        while True:
-            try:
-                if one.headers or one.id is not None:
-                    headers = headers_of(one.headers, one.id)
-                    producer.produce(topic, one.body, one.key, on_delivery=report, headers=headers)
-                else:
-                    producer.produce(topic, one.body, one.key, on_delivery=report)
-                return
-            except BufferError:  # so many wait to be confirmed
-                producer.poll(_SLICE)
+    def _produce(self, producer: Any, topic: str, messages: Sequence[Outgoing], reports: _Reports) -> None:
+        produce, report = producer.produce, reports.receiver()
+        for position, one in enumerate(messages):
+            own = one.headers or one.id is not None
+            how = {"headers": headers_of(one.headers, one.id)} if own else {}
+            while True:
+                try:
+                    produce(topic, one.body, one.key, on_delivery=partial(report, position), **how)
+                    break
+                except BufferError:  # so many wait to be confirmed
+                    producer.poll(_SLICE)
+            reports.awaited += 1
 
     def _await(self, producer: Any, reports: _Reports) -> None:
         while not reports.complete:

@@ -9,7 +9,8 @@
 - `subscription`: push of one queue, bounded by its prefetch
 - `message`: our messages and theirs
 - `errors`: what the server said, as an error of this package
-- `broker`: all of it behind the port
+- `connections`: what of all that a broker has open
+- `broker`: the port
 """
 
 from localqueue.brokers.rabbitmq.broker import RabbitMQBroker

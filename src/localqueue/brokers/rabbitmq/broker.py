@@ -1,20 +1,13 @@
-"""RabbitMQ behind the broker port.
-
-One connection sends and one does the rest, whatever the number of queues: a server that runs out of disk or memory
-stops reading from a connection that sends, and what was received over it could not be acked any more.
-"""
+"""RabbitMQ behind the broker port."""
 
 from __future__ import annotations
 
 import math
-import os
 import secrets
 import ssl
-import threading
 import time
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from localqueue.brokers import envelope
@@ -23,18 +16,17 @@ from localqueue.brokers.capabilities import capabilities_of
 from localqueue.brokers.port import BrokerStats, Delivery, Health, Outgoing
 from localqueue.brokers.rabbitmq import settings as _settings
 from localqueue.brokers.rabbitmq import topology
+from localqueue.brokers.rabbitmq.connections import Connections
 from localqueue.brokers.rabbitmq.errors import load
 from localqueue.brokers.rabbitmq.lane import Arrival, Lane
 from localqueue.brokers.rabbitmq.message import checked, copy_of, delivery_of, properties_of
-from localqueue.brokers.rabbitmq.publisher import Parcel, Publisher
+from localqueue.brokers.rabbitmq.publisher import Parcel
 from localqueue.brokers.rabbitmq.receiver import Receiver
-from localqueue.brokers.rabbitmq.session import Session
 from localqueue.brokers.rabbitmq.subscription import RabbitMQSubscription, check_prefetch
 from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
 
 _ROW = {"quorum": "rabbitmq", "classic": "rabbitmq-classic"}
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 8_000_000  # messages and bytes that wait for their confirms together
-_MOST_IDLE = 8  # channels of a queue that are kept for the next to receive
 
 
 class RabbitMQBroker(BrokerBase):
@@ -54,21 +46,8 @@ class RabbitMQBroker(BrokerBase):
         self._settings = _settings.read(url, ssl_context, options)
         row = capabilities_of(_ROW[self._settings.queue_type])
         super().__init__(row, self._settings.tongue.shown)
-        self._reset()
-        _brokers.add(self)
-
-    def _reset(self) -> None:
-        self._opening = threading.Lock()
-        self._publishing = threading.Lock()
-        self._asking = threading.Lock()
-        self._sharing = threading.Lock()
-        self._sender: Session | None = None
-        self._taker: Session | None = None
-        self._publisher: Publisher | None = None
-        self._lane: Lane | None = None  # for questions about queues
-        self._idle: dict[str, list[Receiver]] = {}
-        self._busy: set[Receiver] = set()
-        self._subscriptions: weakref.WeakSet[RabbitMQSubscription] = weakref.WeakSet()
+        self._connections = Connections(self._settings, self.require_open)
+        self._ask = self._connections.ask
         self._delays: dict[str, float] = {}  # when a delay queue was declared last
 
     # queues
@@ -100,23 +79,11 @@ class RabbitMQBroker(BrokerBase):
             self._delays.pop(name, None)
 
     def health(self) -> Health:
+        self.require_open()
         return self.timed(lambda: self._ask("basic_qos", prefetch_count=0))
 
     def _declare(self, name: str, arguments: dict[str, Any]) -> None:
         self._ask("queue_declare", queue=name, durable=True, arguments=arguments, made_by=name)
-
-    def _ask(self, method: str, *, made_by: str | None = None, **arguments: Any) -> Any:
-        """One question at a time: an answer that is an error ends the channel it was asked on."""
-        with self._asking:
-            session = self._receiving()
-            if self._lane is None or self._lane.ended is not None or self._lane.session is not session:
-                self._lane = Lane(session)
-            try:
-                return self._lane.ask(method, **arguments)
-            except QueueStoreMissingError:
-                if made_by is None:
-                    raise
-                raise session.tongue.missing(arguments["queue"], made_by) from None
 
     # sending
 
@@ -138,7 +105,7 @@ class RabbitMQBroker(BrokerBase):
         return [str(parcel.properties.message_id) for parcel in parcels]
 
     def _publish(self, parcels: Sequence[Parcel]) -> None:
-        publisher = self._publishes() if parcels else None
+        publisher = self._connections.publisher() if parcels else None
         try:
             for some in _portions(parcels):
                 assert publisher is not None
@@ -166,7 +133,7 @@ class RabbitMQBroker(BrokerBase):
         topology.check_name(queue)
         self.check_receive(limit, wait, lease)
         deadline = time.monotonic() + wait
-        with self._receiver(queue, made_by=queue) as receiver:
+        with self._connections.receiver(queue, made_by=queue) as receiver:
             found = receiver.take(limit)
             left = deadline - time.monotonic()
             if not found and left > 0 and not self._closed.is_set():
@@ -180,7 +147,7 @@ class RabbitMQBroker(BrokerBase):
         self.require_open()
         topology.check_name(queue)
         self.check_receive(limit, 0.0, 1.0)
-        with self._receiver(topology.dead_of(queue), made_by=queue) as receiver:
+        with self._connections.receiver(topology.dead_of(queue), made_by=queue) as receiver:
             return self._deliveries(queue, receiver, receiver.take(limit), is_dead=True)
 
     def _deliveries(
@@ -191,40 +158,7 @@ class RabbitMQBroker(BrokerBase):
     def subscribe(self, queue: str, *, prefetch: int = 100, lease: float = 30.0) -> RabbitMQSubscription:
         topology.check_name(queue)
         check_prefetch(prefetch)
-        session = self._receiving()
-        try:
-            found = RabbitMQSubscription(session, queue, prefetch)
-        except QueueStoreMissingError:
-            raise session.tongue.missing(queue, queue) from None
-        self._subscriptions.add(found)
-        return found
-
-    @contextmanager
-    def _receiver(self, source: str, made_by: str) -> Iterator[Receiver]:
-        """A channel to receive over, of nobody else while it is used; it goes on to hold what it has delivered."""
-        session = self._receiving()
-        with self._sharing:
-            idle = self._idle.setdefault(source, [])
-            idle[:] = [one for one in idle if not one.ended]
-            receiver = idle.pop() if idle else None
-        receiver = receiver or Receiver(session, source)
-        self._busy.add(receiver)
-        try:
-            yield receiver
-        except QueueStoreMissingError:
-            raise session.tongue.missing(source, made_by) from None
-        except QueueStoreUnavailableError:
-            self.require_open()  # who closes it ends the connection too
-            raise
-        finally:
-            self._busy.discard(receiver)
-            with self._sharing:
-                idle = self._idle.setdefault(source, [])
-                kept = len(idle) < _MOST_IDLE and not receiver.ended
-                if kept:
-                    idle.append(receiver)
-            if not kept:
-                receiver.lane.retire()
+        return self._connections.subscribe(queue, prefetch)
 
     # settling
 
@@ -275,52 +209,21 @@ class RabbitMQBroker(BrokerBase):
     def _copy(self, one: Delivery, delay: float, dead: bool, error: Mapping[str, Any] | None) -> Parcel:
         """What takes the place of a delivery, which is acked when this is confirmed; it has its attempts counted."""
         added = {envelope.ATTEMPTS: str(one.attempts), **envelope.error_header(error)}
-        target = self._delayed(one.queue, delay) if delay and not dead else one.queue
         if dead:
             target = topology.dead_of(one.queue)
+        elif delay:
+            target = self._delayed(one.queue, delay)
+        else:
+            target = one.queue
         return Parcel(target, one.queue, copy_of(one, **added), one.body)
 
     def extend(self, deliveries: Sequence[Delivery], seconds: float) -> list[float | None]:
         self.require_open()
         return [math.inf if one.receipt.lane.holds(one.receipt.tag) else None for one in deliveries]
 
-    # connections
-
-    def _receiving(self) -> Session:
-        self.require_open()
-        with self._opening:
-            if self._taker is None or self._taker.lost is not None:
-                self._taker = Session(self._settings, "receiver")
-            return self._taker
-
-    def _publishes(self) -> Publisher:
-        self.require_open()
-        with self._publishing:
-            if self._sender is None or self._sender.lost is not None:
-                self._sender = Session(self._settings, "sender")
-            if self._publisher is None or self._publisher.ended:
-                self._publisher = Publisher(self._sender)
-            return self._publisher
-
     def close(self) -> None:
         super().close()
-        for receiver in list(self._busy):
-            receiver.interrupt()
-        for subscription in list(self._subscriptions):
-            subscription.wake()
-        with self._opening, self._publishing:
-            sessions = [one for one in (self._sender, self._taker) if one is not None]
-            self._sender = self._taker = None
-        for session in sessions:
-            session.close()
-
-    def _abandon(self) -> None:
-        """In the child of a fork, which has neither the threads nor a right to the connections."""
-        for session in (self._sender, self._taker):
-            if session is not None:
-                session.abandon()
-                _of_the_parent.append(session)
-        self._reset()
+        self._connections.close()
 
 
 def _portions(parcels: Sequence[Parcel]) -> Iterator[Sequence[Parcel]]:
@@ -340,16 +243,3 @@ def _by_lane(deliveries: Sequence[Delivery]) -> dict[Lane, list[int]]:
     for one in deliveries:
         found.setdefault(one.receipt.lane, []).append(one.receipt.tag)
     return found
-
-
-_brokers: weakref.WeakSet[RabbitMQBroker] = weakref.WeakSet()
-_of_the_parent: list[Session] = []  # kept, because to let go of a connection could mean to say goodbye on it
-
-
-def _in_child() -> None:
-    for broker in list(_brokers):
-        broker._abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

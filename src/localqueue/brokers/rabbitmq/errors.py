@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from localqueue.errors import (
@@ -13,6 +15,7 @@ from localqueue.errors import (
 )
 
 _REFUSED, _NOT_FOUND, _LOCKED, _PRECONDITION, _NOT_ALLOWED = 403, 404, 405, 406, 530
+_QUOTED = re.compile(r"ClosedByBroker: \((\d+)\) ['\"]?(.*?)['\"]?$")
 _LASTING = {_REFUSED, _PRECONDITION, _NOT_ALLOWED}
 
 
@@ -32,16 +35,16 @@ def load() -> Any:
 class Tongue:
     """Says what happened at one server, without a secret."""
 
-    def __init__(self, shown: str, mask: Any) -> None:
+    def __init__(self, shown: str, mask: Callable[[str], str]) -> None:
         self.shown = shown
         self._mask = mask
 
     def translate(self, error: BaseException) -> QueueError:
         if isinstance(error, QueueError):
             return error
-        told = _told(error)
-        code, text = getattr(told, "reply_code", None), self._mask(" ".join(_text_of(told).split()))
-        if code == _REFUSED or isinstance(told, load().exceptions.AuthenticationError):
+        code, said = _said(error)
+        text = self._mask(" ".join(said.split()))
+        if code == _REFUSED:
             return QueueStoreError(f"RabbitMQ at {self.shown} refuses this user: {text}", path=self.shown)
         if code == _NOT_FOUND:
             return QueueStoreMissingError(f"RabbitMQ at {self.shown} says: {text}", path=self.shown)
@@ -60,11 +63,22 @@ class Tongue:
         )
 
 
-def _told(error: BaseException) -> BaseException:
-    """What is behind a guess of the driver, which takes a connection that was cut early for a refusal."""
-    inner = next((one for one in error.args if isinstance(one, BaseException)), None)
-    return error if inner is None else _told(inner)
+def _said(error: BaseException) -> tuple[int | None, str]:
+    """The code and the words of the server, where it has said anything.
+
+    What ends a connection while it opens, the driver takes for a refusal, and quotes. It is one if the server said so.
+    """
+    error = _innermost(error)
+    code, text = getattr(error, "reply_code", None), getattr(error, "reply_text", None)
+    if code is not None:
+        return code, str(text)
+    text = str(error) or type(error).__name__
+    quoted = _QUOTED.search(text)
+    return (None, text) if quoted is None else (int(quoted[1]), quoted[2])
 
 
-def _text_of(error: BaseException) -> str:
-    return str(getattr(error, "reply_text", "") or error or type(error).__name__)
+def _innermost(error: BaseException) -> BaseException:
+    """What the driver has wrapped, once or in lists."""
+    parts = (getattr(error, "exception", None), *getattr(error, "exceptions", ()), *error.args)
+    inner = [one for one in parts if isinstance(one, BaseException)]
+    return _innermost(inner[-1]) if inner else error
