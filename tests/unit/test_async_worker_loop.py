@@ -17,7 +17,7 @@ from localqueue.workers import AsyncWorker, current_job
 from tests.unit.worker_steps import Log
 
 #: What a store does without touching a file, a lock or a connection that another thread could hold for long.
-INSTANT = {"mint", "url", "namespace"}
+INSTANT = {"mint", "url", "namespace", "as_store", "capabilities"}
 
 
 class Witness:

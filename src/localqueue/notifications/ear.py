@@ -35,7 +35,7 @@ class Target(NamedTuple):
 class Ear:
     """One for each place in a process, shared by all who listen there. The thread ends with the last of them."""
 
-    _shared: ClassVar[dict[str, Ear]] = {}
+    _ears: ClassVar[dict[str, Ear]] = {}
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, places: Places) -> None:
@@ -54,9 +54,9 @@ class Ear:
     def share(cls, places: Places) -> Ear:
         """The ear of this process at a place; each `share` wants a `release`."""
         with cls._sharing:
-            found = cls._shared.get(places.home)
+            found = cls._ears.get(places.home)
             if found is None:
-                found = cls._shared[places.home] = cls(places)
+                found = cls._ears[places.home] = cls(places)
             found._users += 1
             return found
 
@@ -65,7 +65,7 @@ class Ear:
             self._users -= 1
             if self._users:
                 return
-            Ear._shared.pop(self._place, None)
+            Ear._ears.pop(self._place, None)
         self._stopped.set()
         self._nudge()
         if self._thread is not threading.current_thread():
@@ -225,28 +225,28 @@ def _timeval(seconds: float) -> bytes:
 
 def own_names() -> set[str]:
     """Under which names this process listens."""
-    return {ear._name for ear in Ear._shared.copy().values()}
+    return {ear._name for ear in Ear._ears.copy().values()}
 
 
 def tell_process(key: bytes, every: bytes, delay: float, *, apart_from: SocketNotification) -> None:
     """Tell the other policies of this process without a detour over its socket."""
-    for ear in Ear._shared.copy().values():
+    for ear in Ear._ears.copy().values():
         ear.tell(key, every, delay, apart_from)
 
 
 @atexit.register
 def _leave() -> None:
     """A process that ends without a word to its policies is not sent to any more."""
-    for ear in Ear._shared.copy().values():
+    for ear in Ear._ears.copy().values():
         ear.leave()
 
 
 def _in_child() -> None:
     """The child has its parent's sockets, which it must not read, and not the threads."""
     Ear._sharing = threading.Lock()
-    for ear in Ear._shared.values():
+    for ear in Ear._ears.values():
         ear.forget_parent()
-    Ear._shared.clear()
+    Ear._ears.clear()
 
 
 if hasattr(os, "register_at_fork"):
