@@ -31,11 +31,13 @@ def broker(kafka: Kafka) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def queue(broker: KafkaBroker) -> Iterator[str]:
+def queue(kafka: Kafka, broker: KafkaBroker) -> Iterator[str]:
     name = f"q{secrets.token_hex(5)}"
     broker.ensure(name)
     yield name
-    broker.delete(name)
+    broker.close()
+    with KafkaBroker(kafka.url) as cleaner:
+        cleaner.delete(name)
 
 
 def _client(kafka: Kafka, **settings: Any) -> dict[str, Any]:
@@ -71,9 +73,6 @@ def test_other_programs_send_and_receive(kafka: Kafka, broker: KafkaBroker, queu
         assert dict(record.headers() or ()) == {"a": b"b", "localqueue-id": b"m"}
     finally:
         consumer.close()
-        with KafkaBroker(kafka.url) as cleaner:
-            cleaner.delete(queue)
-        broker.delete = lambda queue: None  # type: ignore[method-assign]
 
 
 def test_what_is_acked_out_of_order_does_not_come_again(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
@@ -102,6 +101,16 @@ def test_a_retry_is_delivered_before_what_comes_after_it(kafka: Kafka, broker: K
     again = take_many(broker, queue, 2)
     assert [(one.body, one.attempts) for one in again] == [(b"b", 2), (b"c", 2)]
     assert time.monotonic() - began >= 0.4
+
+
+def test_a_partition_that_waits_for_a_retry_holds_up_no_other(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:
+    _produce(kafka, queue, *((0, b"%d" % number) for number in range(2500)))
+    first = take(broker, queue)
+    assert broker.nack([first], delay=3600.0) == [True]
+    assert none_left(broker, queue)
+    _produce(kafka, queue, (1, b"elsewhere"))
+    assert broker.ack([take(broker, queue)]) == [True]
+    assert none_left(broker, queue) and broker.stats(queue).ready == 2500
 
 
 def test_a_partition_that_goes_makes_its_deliveries_stale(kafka: Kafka, broker: KafkaBroker, queue: str) -> None:

@@ -209,7 +209,7 @@ CAPABILITIES: tuple[BrokerCapabilities, ...] = (
         counts=("ready", "dead"),
         largest_body=1_000_000,
         backpressure="pause: partitions are not fetched while the buffer is full",
-        connections="one consumer for each topic that is received, one producer",
+        connections="a consumer for each topic that is received and each subscription, one producer",
         survives="the loss of brokers that `acks=all` and `min.insync.replicas` allow",
     ),
     BrokerCapabilities(

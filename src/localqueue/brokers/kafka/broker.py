@@ -209,6 +209,10 @@ class KafkaBroker(BrokerBase):
         self.check_receive(prefetch, 0.0, lease)
         self._topics.partitions(queue)
         with self._lock:
+            receiver = self._receivers.pop(queue, None)
+        if receiver is not None:  # who subscribes receives no more, and what comes to its partitions would lie there
+            receiver.retire()
+        with self._lock:
             self.require_open()
             member = TopicConsumer(
                 self._settings, self._topics, queue, most=min(prefetch, _MOST_LYING), prefetch=prefetch

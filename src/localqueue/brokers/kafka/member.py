@@ -47,6 +47,8 @@ class Member(Commits):
         self._full_since = math.inf
         self._partitions: dict[int, Partition] = {}
         self._lying = 0
+        self._behind = 0
+        self._held_up: set[int] = set()
         self._held = 0
         self._joined = False
         self._failure: QueueError | None = None
@@ -176,9 +178,10 @@ class Member(Commits):
     def _poll(self, timeout: float) -> None:
         """While enough lies here, only a record in a second is taken from the driver, to be heard of in the group.
 
-        If the lines stay full, the driver is told to fetch nothing, which also makes it throw away what it has fetched. Who
-        waits for an answer polls nevertheless, and what comes with it is taken.
+        If the lines stay full, the driver is told to fetch nothing, which also makes it throw away what it has fetched.
+        Who waits for an answer polls nevertheless, and what comes with it is taken.
         """
+        self._hold_up()
         room, self._came = self._room(), False
         now = time.monotonic()
         if self._has_enough and not self._paused and self._underway is None and now < self._polled_at + _SILENCE:
@@ -196,15 +199,30 @@ class Member(Commits):
     @property
     def _has_enough(self) -> bool:
         """More is fetched while a commit is underway, when receivers wait anyway."""
-        return 2 * self._lying > self._most
+        return 2 * (self._lying - self._behind) > self._most
+
+    def _hold_up(self) -> None:
+        """A partition that waits for a retry fetches no more, and what lies in it takes no room of the others."""
+        now = time.monotonic()
+        with self._changed:
+            blocked = [one for one in self._partitions.values() if (one.blocked_until() or 0.0) > now]
+            self._behind = sum(len(one.line) + len(one.returned) for one in blocked)
+            numbers = {one.number for one in blocked}
+            stop, go = numbers - self._held_up, (self._held_up - numbers) & self._partitions.keys()
+            self._held_up = numbers
+        if stop:
+            self._consumer.pause([self._driver.TopicPartition(self.topic, number) for number in stop])
+        if go and not self._paused:
+            self._consumer.resume([self._driver.TopicPartition(self.topic, number) for number in go])
 
     def _room(self) -> int:
         with self._changed:
-            if self._lying < self._most:
+            room = self._most - self._lying + self._behind
+            if room > 0:
                 self._full_since = math.inf
             elif self._full_since == math.inf:
                 self._full_since = time.monotonic()
-            return 0 if self._retiring else self._most - self._lying
+            return 0 if self._retiring else room
 
     def _pause(self, paused: bool, room: int) -> None:
         """What was paused goes on when half of the room is free: going on takes the driver up to a second."""
@@ -213,7 +231,7 @@ class Member(Commits):
             self._paused = True
         elif self._paused and not paused and room >= (self._most + 1) // 2:
             self._consumer.resume(self._consumer.assignment())
-            self._paused = False
+            self._paused, self._held_up = False, set()
 
     def _accept(self, fetched: list[Any]) -> None:
         with self._changed:
