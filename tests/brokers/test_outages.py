@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def place(kind: str, server: Any) -> Place:
         case "pgmq":
             return Place(server=server, url=pgmq_url(server), options={"timeout": 2.0})
         case "kafka":
-            return Place(server=server, url=f"{server.url}?timeout=5&session_timeout=6&partitions=2", options={})
+            return Place(server=server, url=f"{server.url}?timeout=2&session_timeout=6&partitions=2", options={})
         case "sqs":
             return Place(server=server, url=f"{server.url}&wait=1", options={})
         case _:
@@ -185,6 +186,20 @@ def test_nothing_is_lost_when_the_server_is_killed_and_started_again(
         traffic.wait_until_recovered()
         traffic.require_push()
         traffic.finish()
+
+
+def test_a_subscription_of_kafka_leaves_no_partition_to_the_poll_before_it(kafka: Kafka, queue: str) -> None:
+    with place("kafka", kafka).open() as broker:
+        broker.ensure(queue)
+        broker.send(queue, Outgoing(b"polled"))
+        (polled,) = take_many(broker, queue, 1)
+        bodies = {b"%d" % number for number in range(20)}
+        with closing(broker.subscribe(queue)) as subscription:  # type: ignore[attr-defined]
+            assert broker.ack([polled]) == [True]
+            broker.send_batch(queue, [Outgoing(body, key=body.decode()) for body in bodies])
+            pushed = [subscription.next(PATIENCE) for _ in bodies]
+            assert {one.delivery.body for one in pushed} == bodies
+            assert all(broker.ack([one.delivery for one in pushed]))
 
 
 def test_the_disk_alarm_fails_sends_and_stops_no_handler(rabbitmq: RabbitMQ, queue: str) -> None:

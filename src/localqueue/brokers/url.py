@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from localqueue.brokers.port import Broker
 from localqueue.stores.address import shown
 from localqueue.stores.url import BACKENDS, open_store
+
+if TYPE_CHECKING:
+    # Whoever only asks whether an address is that of a broker loads nothing of it.
+    from localqueue.brokers.port import Broker
 
 #: The brokers that are no stores: where the class is, and the addresses it takes.
 BROKERS: dict[str, tuple[str, str, tuple[str, ...]]] = {

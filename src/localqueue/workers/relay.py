@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from localqueue.brokers.port import Outgoing
-from localqueue.brokers.senders import Parcel, Sender, sender_to
 from localqueue.errors import QueueError
 from localqueue.policies.codec import JSON_CODEC
 from localqueue.retry.plan import is_permanent
@@ -20,6 +18,7 @@ from localqueue.workers.worker import Worker
 
 if TYPE_CHECKING:
     from localqueue.brokers.port import Broker
+    from localqueue.brokers.senders import Sender
     from localqueue.queue import PersistentQueue
 
 log = logging.getLogger("localqueue.workers")
@@ -102,6 +101,8 @@ class OutboxRelay:
             )
         if to is None:
             return None
+        from localqueue.brokers.senders import sender_to
+
         return sender_to(target, to, source=f"{self._queue.store.url}#{self._queue.name}.outbox")
 
     def _new_worker(self) -> Worker:
@@ -164,6 +165,9 @@ class OutboxRelay:
 
     def _send(self, key: str, envelope: dict[str, Any]) -> None:
         if self._sender is not None:
+            from localqueue.brokers.port import Outgoing
+            from localqueue.brokers.senders import Parcel
+
             headers = {"message-id": str(envelope["message_id"]), "dedupe-key": str(envelope["dedupe_key"])}
             self._sender.send([Parcel(key, Outgoing(JSON_CODEC.encode(envelope).encode(), headers))])
         elif callable(self._target):
