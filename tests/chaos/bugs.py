@@ -5,7 +5,7 @@ from __future__ import annotations
 from localqueue.stores import rules
 from localqueue.stores.engine import arrivals, batch, commit, operations, settlement, timers
 from localqueue.stores.lmdb import fast as lmdb_fast
-from localqueue.stores.sqlite import rows as sqlite_rows
+from localqueue.stores.sqlite import records as sqlite_records
 from localqueue.stores.sqlite import schema as sqlite_schema
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.chaos.mutation import Mutation, restate, reword, rewrite, together
@@ -95,11 +95,11 @@ MUTATIONS = (
         "orders",
         "effect",
         together(
-            reword(sqlite_rows.with_record, "if request.ledger is None", "if True or request.ledger is None"),
+            reword(sqlite_records.with_record, "if request.ledger is None", "if True or request.ledger is None"),
             reword(
-                sqlite_rows.write_records,
-                "for write in writes:",
-                "for write in [one._replace(expect=None) for one in writes]:",
+                sqlite_records.write_records,
+                "in groupby(writes,",
+                "in groupby([one._replace(expect=None) for one in writes],",
             ),
         ),
     ),

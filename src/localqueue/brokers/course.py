@@ -138,8 +138,20 @@ class Course:
         self.found.clear()
         return taken
 
+    def take_up(self, step: Step, answer: Any) -> None:
+        """A step was done for a search that had been given up: what it brought is not lost."""
+        match step:
+            case Subscribe():
+                self._begin()
+            case Receive():
+                self.found.extend(answer)
+            case Listen() if isinstance(answer, Message):
+                self.found.append(answer.delivery)
+            case Listen():
+                self._more = self._more or answer is not None
+
     def interrupted(self) -> None:
-        """What was under way did not end as it should, so nothing is known of the subscription."""
+        """A step failed that nobody waited for, so nothing is known of the subscription."""
         self._subscribed = False
 
     def _is_poll_due(self) -> bool:
@@ -162,6 +174,10 @@ class Course:
         except QueueStoreUnavailableError:
             yield from self._degrade()
             return
+        self._begin()
+
+    def _begin(self) -> None:
+        """Push works from now on."""
         self._subscribed = True
         self._pause = _FIRST_PAUSE
         if self.counters.state == "degraded":

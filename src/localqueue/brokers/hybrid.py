@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from localqueue.brokers.course import Counters, Course, Listen, Mode, Receive, Rest, Step, Subscribe
-from localqueue.brokers.port import Broker, Delivery, Message, Subscription
+from localqueue.brokers.port import Broker, Delivery, Subscription
 from localqueue.brokers.store import as_broker
 from localqueue.errors import QueueError, QueueStoreClosedError, QueueStoreUnavailableError
 from localqueue.stores.port import QueueStore
@@ -66,6 +66,7 @@ class _Consumer:
         """One step, in this thread."""
         match step:
             case Subscribe():
+                self._unsubscribe()  # from one that was given up in the middle
                 subscribe: Callable[..., Subscription] = self.broker.subscribe  # type: ignore[attr-defined]
                 self._subscription = subscribe(self.queue, prefetch=self._prefetch, lease=self._lease)
                 return None
@@ -208,10 +209,12 @@ class AsyncHybridConsumer(_Consumer):
         super().__init__(source, queue, **options)
         self._finder = ThreadPoolExecutor(1, thread_name_prefix="localqueue-hybrid")
         self._settler = ThreadPoolExecutor(1, thread_name_prefix="localqueue-settle")
+        self._left: tuple[Step, asyncio.Future[Any]] | None = None
 
     async def next_batch(self, timeout: float | None = None) -> list[Delivery]:
         """Up to `batch` messages, waiting for the first; none after `timeout` seconds or `stop()`."""
         self._require_open()
+        await self._take_up()
         course = self._course.find(timeout)
         try:
             step = next(course)
@@ -229,25 +232,28 @@ class AsyncHybridConsumer(_Consumer):
         return []
 
     async def _off_loop(self, step: Step) -> Any:
-        """A step in the thread. Who is cancelled waits for its end, which comes soon, and keeps what it brought."""
+        """A step in the thread. Who is cancelled leaves it to the next who comes, and what it brings too."""
         working = asyncio.get_running_loop().run_in_executor(self._finder, self._do, step)
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
+            self._left = step, working
             if self._subscription is not None:
                 self._subscription.wake()
-            working.add_done_callback(self._keep)
             raise
 
-    def _keep(self, working: asyncio.Future[Any]) -> None:
-        if working.cancelled() or working.exception() is not None:
-            self._course.interrupted()
+    async def _take_up(self) -> None:
+        """Wait for the step that a search which was cancelled has left under way."""
+        if self._left is None:
             return
-        brought = working.result()
-        if isinstance(brought, list):
-            self._course.found.extend(brought)
-        elif isinstance(brought, Message):
-            self._course.found.append(brought.delivery)
+        step, working = self._left
+        try:
+            answer = await asyncio.shield(working)
+        except QueueError:
+            self._course.interrupted()
+        else:
+            self._course.take_up(step, answer)
+        self._left = None
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         while not self._stopped.is_set():
@@ -281,9 +287,9 @@ class AsyncHybridConsumer(_Consumer):
     async def close(self) -> None:
         """Stop, and give back what was found and not handed out."""
         self.stop()
-        loop = asyncio.get_running_loop()
         if not self._closed:
-            await loop.run_in_executor(self._finder, self._finish)
+            await self._take_up()
+            await asyncio.get_running_loop().run_in_executor(self._finder, self._finish)
         self._finder.shutdown(wait=False)
         self._settler.shutdown(wait=False)
 

@@ -58,10 +58,10 @@ def load() -> Any:
 
 
 class Connections:
-    def __init__(self, url: str, *, timeout: float, library: bytes = LIBRARY) -> None:
+    def __init__(self, url: str, *, timeout: float, library: bytes | None = None) -> None:
         self._address = parse(url)
         self.shown = self._address.shown
-        self._library = library
+        self._library = LIBRARY if library is None else library
         self._redis = load()
         self._answers = (
             *(self._redis.exceptions.ResponseError, self._redis.exceptions.BusyLoadingError),
