@@ -215,7 +215,7 @@ class Bridge:
                 if not isinstance(error, QueueError):
                     self._give_back(found)
                     raise
-                log.warning("bridge %s: the target does not take messages, trying again: %s", self.name, shown(error))
+                log.warning("bridge %s: the target does not take messages, trying again: %s", self.name, error)
                 self._note(retries=1)
             except BaseException as error:
                 if asks_to_end(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from localqueue.errors import QueueError, QueueStoreClosedError, QueueStoreUnava
 from localqueue.stores.port import QueueStore
 
 R = TypeVar("R")
+
+log = logging.getLogger("localqueue.brokers")
 
 
 class _Consumer:
@@ -81,6 +84,11 @@ class _Consumer:
             case _:
                 self._unsubscribe()
                 return None
+
+    def _warn(self, error: QueueStoreUnavailableError) -> None:
+        """Once an outage: what follows is in the counters."""
+        if self.counters.state != "degraded":
+            log.warning("queue %r: push or poll failed, asking again until it is back: %s", self.queue, error)
 
     def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
@@ -149,6 +157,7 @@ class HybridConsumer(_Consumer):
                 try:
                     answer = self._do(step)
                 except QueueStoreUnavailableError as error:
+                    self._warn(error)
                     step = course.throw(error)
                 else:
                     step = course.send(answer)
@@ -222,6 +231,7 @@ class AsyncHybridConsumer(_Consumer):
                 try:
                     answer = await self._off_loop(step)
                 except QueueStoreUnavailableError as error:
+                    self._warn(error)
                     step = course.throw(error)
                 else:
                     step = course.send(answer)
