@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localqueue.workers")
 
+_LAST_WORDS = 1.0  # seconds that a process which must end has for its log
+
 _current: ContextVar[Job | None] = ContextVar("localqueue_job", default=None)
 _adding = threading.Lock()
 _forks = 0  # how often this process and its parents were forked
@@ -224,11 +226,18 @@ def _leave(message: QueueMessage[Any], error: BaseException | None) -> NoReturn:
     code = 1 if error is not None else 0
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    else:
-        log.error("a process that the handler of message %s forked came back and ends", message.id, exc_info=error)
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
+
+    def say() -> None:
+        if not isinstance(error, SystemExit):
+            log.error("a process that the handler of message %s forked came back and ends", message.id, exc_info=error)
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+    # A thread of the parent may have been writing when it forked: here that stream is locked for good.
+    speaker = threading.Thread(target=say, daemon=True)
+    speaker.start()
+    speaker.join(_LAST_WORDS)
     os._exit(code)
 
 
