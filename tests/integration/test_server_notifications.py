@@ -193,6 +193,7 @@ def test_a_child_of_a_fork_has_connections_of_its_own(make_policy: Callable[...,
         policy.notify(None)
         policy.clear()
         read, write = os.pipe()
+        ready, go = os.pipe()
         child = os.fork()
         if child == 0:
             status = 1
@@ -200,6 +201,7 @@ def test_a_child_of_a_fork_has_connections_of_its_own(make_policy: Callable[...,
                 if is_heard(policy):
                     os.write(write, b"x")
                     status = 0 if policy.wait(PATIENCE) else 2
+                    os.read(ready, 1)
                     policy.notify(message("from the child"))
                     policy.close()
             finally:
@@ -211,6 +213,9 @@ def test_a_child_of_a_fork_has_connections_of_its_own(make_policy: Callable[...,
             assert is_heard(other)
             policy.notify(message("from the parent"))
             policy.clear()
+            os.write(go, b"x")
+            for end in (ready, go):
+                os.close(end)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             assert policy.wait(PATIENCE)
             other.clear()
