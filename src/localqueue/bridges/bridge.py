@@ -288,7 +288,7 @@ class Bridge:
         return left <= 0 or not self._stopping.wait(left)
 
     def _note(self, **counts: int) -> None:
-        self._counts += tuple(counts.get(name, 0) for name in BridgeCounts._fields)
+        self._counts += BridgeCounts(**counts)
 
     def _require_two_places(self, target: Any) -> None:
         there = target if isinstance(target, str) else getattr(target, "url", None)

@@ -127,7 +127,7 @@ class OutboxTable:
                 if not isinstance(error, QueueStoreError):
                     raise
                 log.warning("outbox table %s: trying again: %s", self._rows.name, shown(error))
-            self._counts += (0, 0, 0, 0, 1, 0, 0)
+            self._counts += BridgeCounts(retries=1)
             self._stopping.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         return False
@@ -142,7 +142,7 @@ class OutboxTable:
                 self._senders[queue] = sender_to(self._target, queue, source=self._rows.name)
             sent = self._senders[queue].send(parcels)
             size = sum(len(one.message.body) for one in parcels)
-            self._counts += (len(parcels), sent.moved, sent.duplicates, 0, 0, 0, size)
+            self._counts += BridgeCounts(len(parcels), sent.moved, sent.duplicates, bytes=size)
 
     def __enter__(self) -> Self:
         return self

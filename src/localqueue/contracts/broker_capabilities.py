@@ -151,7 +151,7 @@ class BrokerCapabilitiesContract(BrokerFixtures):
         assert known.get("inflight", 1) == 1
         assert broker.ack([second]) == [True]
 
-    def test_retired_settings_are_refused(self, broker: Broker, queue: str) -> None:
+    def test_a_delay_before_now_is_refused(self, broker: Broker, queue: str) -> None:
         with pytest.raises(ValueError, match="delay"):
             broker.send(queue, Outgoing(b"x", delay=-1.0))
         assert none_left(broker, queue)
