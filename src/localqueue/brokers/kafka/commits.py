@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ class _Request:
         self.error: QueueError | None = None
 
 
-class Commits:
+class Commits(ABC):
     """Any thread asks, the one that polls commits and is told of the answer by a poll."""
 
     _consumer: Any
@@ -50,8 +51,9 @@ class Commits:
         self._stopping = False
         self._has_left = False
 
+    @abstractmethod
     def _poll(self, timeout: float) -> None:
-        raise NotImplementedError
+        """Let the driver work for so many seconds; it tells of answers meanwhile."""
 
     def _commit(self, touched: set[Partition]) -> None:
         """Have the thread commit how far these are done, together with what others ask for."""
