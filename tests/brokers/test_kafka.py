@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from localqueue.brokers import Message, Outgoing, open_broker
 from localqueue.brokers.kafka import KafkaBroker, member
 from localqueue.contracts.broker_harness import bodies, none_left, numbered, take, take_many
-from localqueue.contracts.steps import PATIENCE
+from localqueue.contracts.steps import PATIENCE, Background
 from localqueue.errors import QueueStoreMissingError, QueueStoreUnavailableError
 from tests.broker_servers import Kafka
 from tests.processes import context
@@ -284,3 +284,57 @@ def test_a_name_that_no_topic_can_have_is_refused(broker: KafkaBroker) -> None:
     for name in ("", "a b", "ä", "x" * 300):
         with pytest.raises(ValueError, match="topic"):
             broker.ensure(name)
+
+
+def test_an_ack_whose_answer_is_behind_a_rebalance_is_not_held_up_by_it(
+    kafka: Kafka, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is settled is waited for before a partition goes, and no poll brings an answer meanwhile."""
+    answered, revoked, late = threading.Event(), threading.Event(), list[tuple[Any, ...]]()
+    heed, revoke = member.Member._have_committed, member.Member._revoked
+
+    def withhold(self: member.Member, *answer: Any) -> None:
+        late.append((self, *answer))
+        answered.set()
+
+    def deliver_late(self: member.Member, *partitions: Any) -> None:
+        revoke(self, *partitions)
+        revoked.set()
+        for one in late:
+            heed(*one)
+
+    with KafkaBroker(kafka.url) as first, KafkaBroker(kafka.url) as second:
+        _produce(kafka, queue, (0, b"a"), (1, b"b"))
+        monkeypatch.setattr(member.Member, "_have_committed", withhold)
+        monkeypatch.setattr(member.Member, "_revoked", deliver_late)
+        found = take_many(first, queue, 2)
+        threads, acked = Background(), list[bool]()
+        threads.start(lambda: acked.extend(first.ack(found)))
+        assert answered.wait(PATIENCE)
+        threads.start(lambda: second.receive(queue))
+        threads.join()
+        assert acked == [True, True] and revoked.wait(PATIENCE)
+        monkeypatch.undo()
+        assert none_left(first, queue) and none_left(second, queue)
+
+
+def test_an_answer_that_comes_too_late_is_not_that_of_the_next_ack(
+    broker: KafkaBroker, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heed, late, waits_on = member.Member._have_committed, list[tuple[Any, ...]](), list[bool]()
+
+    def be_late_once(self: member.Member, *answer: Any) -> None:
+        if not late:
+            late.append(answer)
+            self._end_underway(KafkaError(KafkaError._TIMED_OUT))
+            return
+        heed(self, *late[0])
+        waits_on.append(self._underway is not None)
+        heed(self, *answer)
+
+    monkeypatch.setattr(member.Member, "_have_committed", be_late_once)
+    broker.send_batch(queue, numbered(2, key="k"))
+    first, second = take_many(broker, queue, 2)
+    with pytest.raises(QueueStoreUnavailableError):
+        broker.ack([first])
+    assert broker.ack([second]) == [True] and waits_on == [True]

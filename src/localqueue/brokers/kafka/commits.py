@@ -91,18 +91,29 @@ class Commits(ABC):
         try:
             self._consumer.commit(offsets=self._offsets(marks), asynchronous=True)
         except self._driver.KafkaException as error:
-            self._have_committed(error.args[0], [])
+            self._end_underway(error.args[0])
         while self._underway is not None:
             if time.monotonic() > deadline:
-                self._have_committed(self._driver.KafkaError(self._driver.KafkaError._TIMED_OUT), [])
+                self._end_underway(self._driver.KafkaError(self._driver.KafkaError._TIMED_OUT))
             self._poll(SHORT)
 
     def _have_committed(self, error: Any, offsets: list[Any]) -> None:
         """The answer has come, in a poll. One that comes too late for those who waited is not heeded."""
+        if self._underway is None:
+            return
+        wanted = {partition.number: mark.position for partition, mark in self._underway[1].items()}
+        if not offsets or {one.partition: one.offset for one in offsets} == wanted:
+            self._end_underway(error or next((one.error for one in offsets if one.error is not None), None))
+
+    def _end_underway(self, error: Any) -> None:
         underway, self._underway = self._underway, None
         if underway is not None:
-            error = error or next((one.error for one in offsets if one.error is not None), None)
             self._answer(*underway, error)
+
+    def _commit_underway_now(self) -> None:
+        """Called within a poll, which brings no answer before it is over: what waits for one is committed again."""
+        if self._underway is not None:
+            self._end_underway(self._commit_now(self._underway[1]))
 
     def _answer(self, requests: Sequence[_Request], marks: Marks, error: Any) -> None:
         now = time.monotonic()

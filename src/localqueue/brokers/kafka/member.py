@@ -5,7 +5,8 @@ fetches into the lines of the partitions, from which receivers take. When the li
 are paused: then nothing is fetched, and the thread still polls.
 
 The driver lets one thread at a time use a consumer, and a poll that waits uses it. So this thread also commits for all
-who ack, and waits in a poll only while nobody can: when nothing lies here and nothing is held.
+who ack, and waits in a poll only while nobody can: when nothing lies here and nothing is held. A poll that brings the
+loss of partitions brings no answer to a commit before that is over: so what waits for one is committed then and there.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Member(Commits):
             for partition in leaving:
                 partition.leaving = True
                 self._drop(partition)
+        self._commit_underway_now()
         while not self._stopping and self._must_wait_for(leaving, deadline):
             self._serve_requests(at_once=True)
         with self._changed:
