@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -297,6 +298,27 @@ class Outage(SQLiteQueueStore):
             self.failures -= 1
             raise QueueStoreError("the disk is away")
         return super().records(kind, after=after, limit=limit)
+
+
+def test_a_signal_handler_may_stop_a_scheduler_that_is_about_to_wait(tmp_path: Any) -> None:
+    """It runs in the thread that waits, which may have taken the lock of what it waits for."""
+    with SQLiteQueueStore(tmp_path / "jobs.sqlite") as store:
+        scheduler = Scheduler(PersistentQueue("jobs", store=store), look_every=0.05)
+        waits = []
+
+        def interrupt(frame: Any, event: str, argument: Any) -> None:
+            if event == "call" and frame.f_code is threading.Condition.wait.__code__:
+                waits.append(frame)
+                scheduler.stop()
+
+        def run() -> None:
+            sys.setprofile(interrupt)
+            scheduler.run()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        assert waits and not thread.is_alive()
 
 
 def test_a_running_scheduler_outlives_an_outage_of_the_store(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:

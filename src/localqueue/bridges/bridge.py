@@ -87,7 +87,7 @@ class Bridge:
             self._consumer.close()
             raise
         self._counts = BridgeCounts()
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
         self._not_before = 0.0
         self._receiver = ThreadPoolExecutor(1, thread_name_prefix="localqueue-bridge")
         self._ahead: Future[list[Delivery]] | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from types import TracebackType
@@ -27,6 +26,7 @@ from localqueue.stores.address import shown as shown_address
 from localqueue.stores.kept_error import shown
 from localqueue.stores.port import QueueStore
 from localqueue.stores.url import backend_of, path_of
+from localqueue.workers.signals import StopFlag
 
 log = logging.getLogger("localqueue.bridges")
 
@@ -82,7 +82,7 @@ class OutboxTable:
         self._target = as_broker(target)
         self._senders: dict[str, Sender] = {}
         self._counts = BridgeCounts()
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
 
     @property
     def counts(self) -> BridgeCounts:

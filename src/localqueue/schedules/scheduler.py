@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any, NamedTuple
 
 from localqueue.errors import QueueFull, QueueStoreClosedError, QueueStoreError, RecordConflict
@@ -16,6 +15,7 @@ from localqueue.schedules.due import due
 from localqueue.schedules.schedule import Schedule
 from localqueue.schedules.stored import StoredSchedule
 from localqueue.stores.wake import heed
+from localqueue.workers.signals import StopFlag
 
 log = logging.getLogger("localqueue.schedules")
 
@@ -47,8 +47,8 @@ class Scheduler(ScheduleBook):
             raise ValueError(f"look_every must be greater than zero, not {look_every!r}")
         super().__init__(queue)
         self._look_every = look_every
-        self._changed = threading.Event()
-        self._stopping = threading.Event()
+        self._changed = StopFlag()
+        self._stopping = StopFlag()
 
     def tick(self) -> Messages:
         """Put what is due now and return the messages this call stored.
@@ -88,7 +88,7 @@ class Scheduler(ScheduleBook):
             self._changed.wait(wait)
 
     def stop(self) -> None:
-        """Have `run` return, in whichever thread it is; a scheduler that was stopped does not run again."""
+        """Have `run` return, in whichever thread it is; it does not run again. A signal handler may call this."""
         self._stopping.set()
         self._changed.set()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from localqueue.stores.kept_error import shown
 from localqueue.workers.commits.outbox import PREFIX, outbox_queue
 from localqueue.workers.counts import WorkerCounts
 from localqueue.workers.job import current_job
+from localqueue.workers.signals import StopFlag
 from localqueue.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OutboxRelay:
         if self._external is not None and not hasattr(self._external, "keys"):
             raise TypeError(f"a relay needs an outbox_store with keys(prefix); {self._external!r} has none")
         self._worker_id = worker_id
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
         self._worker: Worker | None = None
 
     def run(self, *, signals: bool = True) -> WorkerCounts:
