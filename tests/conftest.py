@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import processes
 from tests.broker_servers import SQS, Kafka, RabbitMQ, pgmq_url
@@ -25,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")  # how fast a busy machine is says nothing about what it runs
     gc.disable()  # thousands of tests are collected, and stay; see pytest_collection_finish
 
 

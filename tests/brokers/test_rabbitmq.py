@@ -362,6 +362,7 @@ class _History:
         self.handled: list[tuple[str, int]] = []
         self.changed = threading.Condition()
         self.stopped = threading.Event()
+        self.all_sent = threading.Event()
         self.threads = Background()
 
     def start(self) -> None:
@@ -378,6 +379,12 @@ class _History:
         assert done, f"{len(self.confirmed)} confirmed, {len(self.handled)} handled"
 
     def _send(self) -> None:
+        try:
+            self._send_until_stopped()
+        finally:
+            self.all_sent.set()
+
+    def _send_until_stopped(self) -> None:
         number = 0
         while not self.stopped.is_set():
             messages = [Outgoing(b"x", id=f"m{number + more}") for more in range(5)]
@@ -393,7 +400,7 @@ class _History:
                 self.changed.notify_all()
 
     def _is_done(self) -> bool:
-        return self.stopped.is_set() and {one for one, _ in self.handled} >= set(self.confirmed)
+        return self.all_sent.is_set() and {one for one, _ in self.handled} >= set(self.confirmed)
 
     def _handle(self) -> None:
         while not self._is_done():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.chaos.plan import Plan
@@ -23,15 +25,26 @@ SEED = "4"  # of a round in which it breaks twice
 AREAS = ("plain", "keyed", "deduped", "steps", "bounded", "records", "orders", "jobs")
 
 
+MOST_ROUNDS = 5  # on a busy machine it takes more than one until enough has happened
+
+
 @pytest.mark.parametrize("kind", SHARED)
 def test_no_promise_is_broken_while_clients_are_killed_and_things_break(kind: str) -> None:
     fault, seconds = ROUNDS[kind]
-    plan = Plan(kind, SEED, 0, seconds, frozenset({fault}), areas=AREAS)
-    assert len(plan.onsets) == 2
+    assert len(Plan(kind, SEED, 0, seconds, frozenset({fault}), areas=AREAS).onsets) == 2
+    answers = Counter[str]()
     with Scene(kind) as scene:
-        outcome = Round(scene, plan).run()
-        for violation in outcome.violations:
-            print(violation)
-        assert outcome.violations == []
-        assert scene.counts["journal entries replayed"] > 20
-        assert scene.counts["kills"] > 3 and scene.counts[fault] and outcome.answers["ok"] > 20
+
+        def enough() -> bool:
+            counts = scene.counts
+            return counts["journal entries replayed"] > 20 and counts["kills"] > 3 and answers["ok"] > 20
+
+        for number in range(MOST_ROUNDS):
+            outcome = Round(scene, Plan(kind, SEED, number, seconds, frozenset({fault}), areas=AREAS)).run()
+            for violation in outcome.violations:
+                print(violation)
+            assert outcome.violations == []
+            answers += outcome.answers
+            if enough():
+                break
+        assert enough() and scene.counts[fault], (scene.counts, answers)

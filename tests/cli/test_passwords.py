@@ -16,11 +16,7 @@ from localqueue.stores.mongodb import connection as mongodb_connection
 from tests.cli.command import Ran, run
 from tests.unit.addresses import addresses, leaked
 
-some = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+some = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,9 @@ from tests.stores import on_server
 #: What a store on the far side of a proxy is given, in seconds, to find out that the server does not answer.
 TIMEOUT = 1.0
 
+#: And where it does answer, or is found to be gone at once: a server that is busy may take its time.
+PATIENT_TIMEOUT = 8.0
+
 _BEFORE_THE_LAST = 5
 
 Picture = dict[str, Any]
@@ -148,7 +151,7 @@ def rehearse(server: Server, proxy: Proxy, name: str, *, journal: bool = False) 
     with place.open(clock=clock) as witness:
         given = prepared(witness, name, clock, journal)
         pictures, round_trips = [shown(witness)], []
-        with through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT) as store:
+        with through(place, proxy.port).open(clock=Clock(clock.now), timeout=PATIENT_TIMEOUT) as store:
             _connect(store, witness)
             proxy.requests()
             for _ in SCENARIOS[name].steps(store, given):
@@ -172,12 +175,19 @@ def _halves(name: str, journal: bool, *, counts_beside: bool) -> list[Halves]:
     return found
 
 
-def run(server: Server, proxy: Proxy, rehearsal: Rehearsal, break_it: Callable[[Proxy], None]) -> Outcome:
+def run(
+    server: Server,
+    proxy: Proxy,
+    rehearsal: Rehearsal,
+    break_it: Callable[[Proxy], None],
+    *,
+    timeout: float = TIMEOUT,
+) -> Outcome:
     """Run a scenario through the proxy, which `break_it` has told what to do, and look at what is left of it."""
     clock, place = Clock(), on_server(server)
     with place.open(clock=clock) as witness:
         given = prepared(witness, rehearsal.name, clock, rehearsal.journal)
-        with through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT) as store:
+        with through(place, proxy.port).open(clock=Clock(clock.now), timeout=timeout) as store:
             _connect(store, witness)
             break_it(proxy)
             outcome = within_deadline(lambda: _steps(store, rehearsal.name, given))

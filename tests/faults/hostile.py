@@ -49,8 +49,8 @@ WORST = (
 
 
 def some_texts(turn: int) -> tuple[str, ...]:
-    """The worst, and a fifth of the others: each of them has its turn in every fifth position."""
-    return tuple(text for n, text in enumerate(TEXTS) if text in WORST or n % 5 == turn % 5)
+    """The worst, and a part of the others: each of them has its turn in some positions."""
+    return tuple(text for n, text in enumerate(TEXTS) if text in WORST or n % 10 == turn % 10)
 
 
 def may_be_refused(text: str) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from localqueue.errors import QueueStoreUnavailableError
 from tests.crash.scenarios import SCENARIOS
-from tests.faults.cuts import connected, rehearse, run, vanish
+from tests.faults.cuts import PATIENT_TIMEOUT, TIMEOUT, connected, rehearse, run, vanish
 from tests.faults.proxy import Proxy
 from tests.stores import SERVERS, shared
 
@@ -40,7 +40,13 @@ def cut_all_over(kind: str, name: str, *, journal: bool = False, for_good: bool 
         cuts = failures = 0
         for nth, where in rehearsal.points(MOST_FOR_GOOD if for_good else MOST):
             try:
-                outcome = run(server, proxy, rehearsal, lambda it: it.cut(nth, where, for_good=for_good))  # noqa: B023
+                outcome = run(
+                    server,
+                    proxy,
+                    rehearsal,
+                    lambda it: it.cut(nth, where, for_good=for_good),  # noqa: B023
+                    timeout=TIMEOUT if for_good else PATIENT_TIMEOUT,
+                )
             except Exception as error:
                 raise AssertionError(f"cut {where} round trip {nth} of {rehearsal.round_trips}") from error
             cuts += proxy.has_cut

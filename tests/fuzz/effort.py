@@ -16,6 +16,5 @@ def examples(count: int) -> settings:
         max_examples=count * max(EFFORT, 1),
         derandomize=EFFORT == 0,
         database=None,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
     )

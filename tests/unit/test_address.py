@@ -31,7 +31,7 @@ def password_by_driver(url: str) -> Any:
 
 
 @given(right_addresses)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_an_address_that_is_escaped_is_read_as_its_driver_reads_it_and_shown_without_its_password(right: Read) -> None:
     address = parse(right.url)
     assert password_by_driver(address.url) == right.password
@@ -39,7 +39,7 @@ def test_an_address_that_is_escaped_is_read_as_its_driver_reads_it_and_shown_wit
 
 
 @given(addresses)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @example("redis://:\ud800@h")
 @example("redis://:\x00@h")
 def test_any_other_is_read_or_refused_and_never_shown(url: str) -> None:

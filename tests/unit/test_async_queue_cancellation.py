@@ -123,7 +123,7 @@ def test_calls_that_are_cancelled_at_random_lose_and_hold_and_double_nothing(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.builds(Step, st.sampled_from(CALLS), st.one_of(st.none(), st.integers(0, 15)), st.booleans()), max_size=25

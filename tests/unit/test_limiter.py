@@ -368,4 +368,4 @@ class LimiterMachine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_limits_hold_whatever_workers_do() -> None:
-    run_state_machine_as_test(LimiterMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(LimiterMachine, settings=settings(max_examples=60, stateful_step_count=40))

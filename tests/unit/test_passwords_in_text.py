@@ -28,11 +28,7 @@ from tests.unit.addresses import PIECES, Read, addresses, all_said, leaked, righ
 
 BRIEF = {"timeout": 0.02}  # for a server that is not there
 
-some = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+some = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 few = settings(some, max_examples=5)
 
 

@@ -151,6 +151,6 @@ class Background:
         deadline = time.monotonic() + PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-            assert not thread.is_alive(), "a thread did not finish in time"
-        if self._errors:
+        if self._errors:  # which may be why another waits
             raise self._errors[0]
+        assert not any(thread.is_alive() for thread in self._threads), "a thread did not finish in time"
