@@ -58,6 +58,7 @@ class Tables:
 
 class DictRows:
     guards_dedupe_keys = False
+    writes_graphs = False
 
     def __init__(self, tables: Tables, ids: Mint, now: float, *, journalled: bool = False) -> None:
         self.journalled = journalled

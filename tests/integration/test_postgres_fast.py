@@ -11,8 +11,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueError
 from localqueue.ids import IdRange
 from localqueue.stores.engine.leases import lease
@@ -28,6 +30,7 @@ from localqueue.stores.port import (
     StoredMessage,
 )
 from localqueue.stores.postgres import PostgresQueueStore
+from localqueue.stores.postgres.notify import queue_token
 from tests.servers import Postgres
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -150,6 +153,12 @@ def twins(request: pytest.FixtureRequest, postgres: Postgres, clock: Clock) -> I
         yield Twins(fast, slow)
 
 
+def seeds(count: int) -> pytest.MarkDecorator:
+    """Random work, every other time behind a pooler."""
+    named = [pytest.param(bool(n % 2), n, id=f"{'pooled' if n % 2 else 'direct'}-{n}") for n in range(count)]
+    return pytest.mark.parametrize(("twins", "seed"), named, indirect=["twins"])
+
+
 def put_one(twin: Twin, queue: str, payload: Payload) -> float:
     message_id, at = twin.store.put_one(queue, payload, None)
     twin.made([message_id])
@@ -245,7 +254,7 @@ def _records(chance: random.Random) -> list[RecordWrite]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_fast_paths_do_what_the_engine_does(seed: int, twins: Twins, clock: Clock) -> None:
     chance = random.Random(seed)
     for _ in range(60):
@@ -277,6 +286,99 @@ def test_the_fast_paths_do_what_the_engine_does(seed: int, twins: Twins, clock: 
             twins.both(lambda twin: step(twin, count, records, wanted, strict))  # noqa: B023
         else:
             clock.now += chance.choice((1.0, 5.0, 20.0))
+
+
+def _graph(chance: random.Random, run: str, first: int) -> list[dict[str, Any]]:
+    """The beginning of a run, each message behind some of those before it; most of it in one queue."""
+    messages = []
+    for n in range(chance.randint(2, 7)):
+        odd = chance.random() < 0.1
+        messages.append(
+            {
+                "queue": chance.choice((*QUEUES[:1] * 5, QUEUES[1])),
+                "payload": f"{run}/{n}",
+                "delay": chance.choice((*(0.0,) * 9, 3.0)),
+                "ttl": 12.0 if odd and chance.random() < 0.5 else None,
+                "ordering_key": "o1" if odd and chance.random() < 0.5 else None,
+                "run_id": run,
+                "after": [first + above for above in chance.sample(range(n), min(n, chance.choice((1, 1, 2, 3))))],
+            }
+        )
+    return messages
+
+
+def _put_one_by_one(twin: Twin, messages: Sequence[dict[str, Any]]) -> list[Any]:
+    return [put(twin, [message]).enqueued[0] for message in messages]
+
+
+def _put_together(twin: Twin, messages: Sequence[dict[str, Any]]) -> list[Any]:
+    ids = twin.store.mint(len(messages))
+    twin.made(ids)
+    new = [
+        NewMessage(message_id, **{**options, "after": tuple(twin.ids[n] for n in options["after"])})
+        for message_id, options in zip(ids, messages, strict=True)
+    ]
+    return list(twin.store.commit(Changes(enqueue=new)).enqueued)
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    return (one.outcome, one.state, one.at) == (other.outcome, other.state, other.at)
+
+
+@seeds(4)
+def test_runs_begun_and_stepped_through_the_short_ways_are_what_the_engine_makes_of_them(
+    seed: int, twins: Twins, clock: Clock
+) -> None:
+    chance = random.Random(seed)
+    fast, slow = twins.twins
+    for number in range(8):
+        run = _graph(chance, f"run{number}", len(fast.ids))
+        together, one_by_one = _put_together(fast, run), _put_one_by_one(slow, run)
+        assert all(map(_is_alike, together, one_by_one))
+        assert fast.picture() == slow.picture()
+        for _ in range(12):
+            request = LeaseRequest(chance.choice((*QUEUES[:1] * 3, QUEUES[1])), chance.choice((1, 2, 4)), leased_by="w")
+            count, records = chance.choice((1, 1, 2, 4)), _records(chance)
+            twins.both(lambda twin: step(twin, count, records, request, True))  # noqa: B023
+            clock.now += chance.choice((0.0, 0.0, 0.5, 4.0))
+
+
+def test_a_step_of_a_run_that_sets_others_free_is_one_statement(twins: Twins) -> None:
+    fast, _ = twins.twins
+    run = [{"queue": "a", "payload": f"{n}", "run_id": "r", "after": [0] if n else []} for n in range(4)]
+    _put_together(fast, run)
+    (first,) = claim(fast, LeaseRequest("a"))
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the engine was asked")
+
+    fast.store._apply = refuse  # type: ignore[method-assign]
+    settle = [Settle("a", first.id, "ack", first.attempts)]
+    freed = fast.store.commit(Changes(settle=settle, lease=LeaseRequest("a", 3))).leased
+    assert [one.payload for one in freed] == ["1", "2", "3"]
+    found = fast.store.run("r")
+    assert found is not None and (found.total, found.done) == (4, 1)
+
+
+@pytest.mark.parametrize(("claimed", "told"), [(3, []), (1, [queue_token("a")])])
+def test_others_are_told_of_what_a_step_has_set_free_and_not_claimed(
+    twins: Twins, postgres: Postgres, claimed: int, told: list[str]
+) -> None:
+    fast, _ = twins.twins
+    run = [{"queue": "a", "payload": f"{n}", "run_id": "r", "after": [0] if n else []} for n in range(4)]
+    _put_together(fast, run)
+    (first,) = claim(fast, LeaseRequest("a"))
+    with psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute(f'LISTEN "{fast.store.channel}"')
+        settle = [Settle("a", first.id, "ack", first.attempts)]
+        assert len(fast.store.commit(Changes(settle=settle, lease=LeaseRequest("a", claimed))).leased) == claimed
+        other.execute("SELECT pg_notify(%s, 'the end')", (fast.store.channel,))
+        heard: list[str] = []
+        for notice in other.notifies(timeout=PATIENCE):
+            if notice.payload == "the end":
+                break
+            heard.append(notice.payload)
+    assert heard == told
 
 
 def test_a_large_batch_with_options_is_what_its_messages_are_one_by_one(twins: Twins) -> None:

@@ -79,7 +79,7 @@ def _everything(store: RedisQueueStore) -> Any:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     batches=st.lists(
         st.tuples(st.lists(messages, min_size=1, max_size=12), limits, st.sampled_from((0, 7, 40))), max_size=4

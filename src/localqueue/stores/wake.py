@@ -56,7 +56,9 @@ class Wake:
         self._version = version
         self.catch_up = catch_up
         self._condition = threading.Condition()
-        self._generation = 0
+        self._generation = 0  # counts what happened
+        self._stirred = 0  # when everybody was to look, and when something changed that is waited for
+        self._changed: dict[Hashable, int] = {}
         self._seen: Hashable = None
         self._polling = False
         self._waited: Counter[Hashable] = Counter()
@@ -68,9 +70,7 @@ class Wake:
         """A commit of this process changed these queues."""
         if self._waited and (changed := [name for name in queues if name in self._waited]):
             with self._condition:
-                self._generation += 1
-                self._condition.notify_all()
-                self._ring(changed)
+                self._note(changed)
 
     def wrote(self, writes: Sequence[RecordWrite]) -> None:
         """A commit of this process wrote these records."""
@@ -82,20 +82,28 @@ class Wake:
         with self._condition:
             waited = [name for name in queues if name in self._waited]
             if waited:
-                self._generation += 1
+                self._note(waited)
                 self._told.update(dict.fromkeys(waited, self._generation))
-                self._condition.notify_all()
-                self._ring(waited)
 
     def told_since(self, generation: int, queues: Iterable[Hashable]) -> bool:
         return any(self._told.get(name, 0) > generation for name in queues)
 
+    def _note(self, names: Sequence[Hashable]) -> None:
+        self._generation += 1
+        self._changed.update(dict.fromkeys(names, self._generation))
+        self._condition.notify_all()
+        self._ring(names)
+
     def stir(self) -> None:
         """Have everybody who waits look again."""
         with self._condition:
-            self._generation += 1
-            self._condition.notify_all()
-            self._ring()
+            self._stir()
+
+    def _stir(self) -> None:
+        self._generation += 1
+        self._stirred = self._generation
+        self._condition.notify_all()
+        self._ring()
 
     def watch(self, queues: Sequence[Hashable], by: int) -> None:
         with self._condition:
@@ -104,18 +112,31 @@ class Wake:
                 if not self._waited[name]:
                     del self._waited[name]
                     self._told.pop(name, None)
+                    self._changed.pop(name, None)
+
+    def has_changed(self, generation: int, queues: Iterable[Hashable]) -> bool:
+        return any(self._changed.get(name, 0) > generation for name in queues)
+
+    def has_happened(self, generation: int) -> bool:
+        return self._generation > generation
+
+    def nudge(self) -> None:
+        """Have those who wait see whether their wait was ended."""
+        with self._condition:
+            self._condition.notify_all()
 
     def generation(self) -> int:
         with self._condition:
             self._poll()
             return self._generation
 
-    def wait_for_change(self, generation: int, timeout: float) -> None:
+    def wait_for_change(self, generation: int, timeout: float, ended: Callable[[int], bool]) -> None:
+        """Until `ended` says so of what happened since, or everybody is to look."""
         deadline = time.monotonic() + timeout
         polled = False
         with self._condition:
             try:
-                while self._generation == generation:
+                while self._stirred <= generation and not ended(generation):
                     remaining = deadline - time.monotonic()
                     if remaining <= 0:
                         break
@@ -124,8 +145,7 @@ class Wake:
                         continue
                     self._polling = polled = True
                     self._condition.wait(min(_POLL, remaining))
-                    if self._poll():
-                        self._condition.notify_all()
+                    self._poll()
             finally:
                 if polled:
                     self._polling = False
@@ -138,8 +158,7 @@ class Wake:
         if version == self._seen:
             return False
         self._seen = version
-        self._generation += 1
-        self._ring()
+        self._stir()
         return True
 
     def hang(self, hook: object, bell: Bell, queues: Iterable[Hashable]) -> None:
@@ -171,7 +190,7 @@ class Wake:
                     return
                 generation = self._generation
             try:
-                self.wait_for_change(generation, _CATCH_UP)
+                self.wait_for_change(generation, _CATCH_UP, self.has_happened)
             except Exception:  # such as that the store is closed: those who look are told
                 self.stir()
                 with self._condition:
@@ -225,9 +244,14 @@ class StoreWaiter:
             if remaining <= 0 or self._interrupted:
                 self._interrupted = False
                 return False
-            self._wake.wait_for_change(generation, min(remaining, max(again, 0.0005), self._wake.catch_up()))
+            self._wake.wait_for_change(
+                generation, min(remaining, max(again, 0.0005), self._wake.catch_up()), self._is_over
+            )
             if trusting and not self._interrupted and self._wake.told_since(generation, self._queues):
                 return True
+
+    def _is_over(self, generation: int) -> bool:
+        return self._interrupted or self._wake.has_changed(generation, self._queues)
 
     def look(self) -> tuple[bool, float]:
         """What `check` says now, for one who waits for a bell; the seconds are also those after which to catch up."""
@@ -241,7 +265,7 @@ class StoreWaiter:
     def interrupt(self) -> None:
         """End the wait that runs, or the next one, as if its time were up."""
         self._interrupted = True
-        self._wake.stir()
+        self._wake.nudge()
 
     def close(self) -> None:
         self._wake.take_off(self)

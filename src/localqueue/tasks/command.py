@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from localqueue.tasks.registry import Tasks
     from localqueue.tasks.worker import TaskWorker
 
+_SHOWN = 20  # names of a queue that are listed
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -45,10 +46,15 @@ def banner(spec: str, tasks: Tasks, worker: TaskWorker) -> list[str]:
         places = worker.processes if executor == "processes" else worker.concurrency
         share = f", weight {weight:g}" if weight != 1 else ""
         kind = "jobs on asyncio" if executor == "asyncio" else executor
-        names = ", ".join(task.name for task in tasks.tasks.values() if task.queue == name)
+        names = _listed(tasks.names_in(name))
         lines.append(f"  queue     {name} ({places} {kind}{share}){f': {names}' if names else ''}")
     lines += [f"  schedule  {_when(schedule)}: {task.name}" for task, schedule in worker.schedules]
     return lines
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} others" if more > 0 else "")
 
 
 def _when(schedule: Any) -> str:

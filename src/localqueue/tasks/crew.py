@@ -98,8 +98,10 @@ def executor_of(tasks: Tasks, queue: str) -> Executor:
     return "asyncio" if "asyncio" in wanted else "threads"
 
 
-def crew_for(tasks: Tasks, queue: str, *, concurrency: int, **options: Any) -> ThreadCrew | LoopCrew:
-    executor = executor_of(tasks, queue)
+def crew_for(
+    tasks: Tasks, queue: str, executor: Executor, *, concurrency: int, **options: Any
+) -> ThreadCrew | LoopCrew:
+    """The worker of one queue of tasks."""
     opened = tasks.queue(queue)
     limited = [task.name for task in tasks.tasks.values() if task.queue == queue and task.limits is not None]
     if limited and opened.desk.consumes:

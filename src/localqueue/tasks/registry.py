@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from localqueue.brokers.port import Broker
     from localqueue.message import QueueMessage
     from localqueue.schedules import Schedule
+    from localqueue.tasks.crew import LoopCrew, ThreadCrew
     from localqueue.tasks.worker import TaskWorker, TaskWorkerOptions
 
 P = ParamSpec("P")
@@ -250,6 +251,10 @@ class Tasks(Home):
         """The names of the queues that tasks are put into, in the order they were declared."""
         return list(dict.fromkeys(task.queue for task in self._tasks.values()))
 
+    def names_in(self, queue: str) -> list[str]:
+        """The tasks of a queue, as a person is told of them."""
+        return [task.name for task in self._tasks.values() if task.queue == queue]
+
     def job(self, job_id: str, *, queue: str | None = None) -> JobHandle[Any]:
         """A handle for a job that was enqueued elsewhere, by its id; found in any queue of these tasks."""
         self.require_store()
@@ -267,6 +272,12 @@ class Tasks(Home):
         from localqueue.tasks.worker import TaskWorker
 
         return TaskWorker(self, **options)
+
+    def crew(self, queue: str, executor: Executor, *, concurrency: int, **options: Any) -> ThreadCrew | LoopCrew:
+        """The worker of one of the queues, for a `TaskWorker`."""
+        from localqueue.tasks.crew import crew_for
+
+        return crew_for(self, queue, executor, concurrency=concurrency, **options)
 
     # enqueueing
 

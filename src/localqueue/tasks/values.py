@@ -22,7 +22,7 @@ class Misfit(Exception):
 
 def plain(value: Any, kind: Any) -> Any:
     """What JSON can hold of a value of type `kind`, or `Misfit`."""
-    if type(value) is kind and kind in _PLAIN and kind is not float:  # which may be NaN
+    if type(value) in _PLAIN and (kind is Any or type(value) is kind) and type(value) is not float:  # which may be NaN
         return value
     try:
         written = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_write))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from localqueue.policies._limits import require_integer
 from localqueue.tasks.branches import Branches
-from localqueue.tasks.crew import LoopCrew, ThreadCrew, crew_for, executor_of
+from localqueue.tasks.crew import LoopCrew, ThreadCrew, executor_of
 from localqueue.tasks.errors import TaskError
 from localqueue.workers.core import new_worker_id
 from localqueue.workers.counts import WorkerCounts
@@ -168,9 +168,9 @@ class TaskWorker:
 
     def _crew(self, name: str) -> ThreadCrew | LoopCrew:
         executor = self.executors[name]
-        return crew_for(
-            self.tasks,
+        return self.tasks.crew(
             name,
+            executor,
             concurrency=self.processes if executor == "processes" else self.concurrency,
             worker_id=self.worker_id,
             **self._options,

@@ -128,6 +128,10 @@ class WorkerCore:
         """What a failure leads to."""
         return decide_by_release(self.config, self._retry)
 
+    def new_delivery(self) -> Delivery:
+        """What is done with each message of one run."""
+        return Delivery(self.queue, self.handler, self.config, self.decider())
+
     @contextlib.contextmanager
     def _one_run(self) -> Iterator[None]:
         """A worker has one set of leases, so it runs once at a time. `stop` is forgotten when the run ends."""
@@ -155,7 +159,7 @@ class WorkerCore:
             self.turnstile.beat()
 
         queue = self.queue
-        self.delivery = Delivery(queue, self.handler, self.config, self.decider())
+        self.delivery = self.new_delivery()
         self.pace = Pace(self.config)
         self.turnstile = Turnstile(self)
         self.batch = self._batch()

@@ -145,6 +145,12 @@ class Exchange:
         if follow_ups:
             changes.enqueue = [follow_up.draft for follow_up in follow_ups]
             changes.limits = limits_of(follow_up.queue.desk for follow_up in follow_ups)
+        for more in (one.more() for one in outcomes if one.more is not None):
+            changes.enqueue = [*changes.enqueue, *more.enqueue]
+            changes.edges = [*changes.edges, *more.edges]
+            changes.settle = [*changes.settle, *more.settle]
+            changes.records = [*changes.records, *more.records]
+            changes.keep_ids |= more.keep_ids
         return self._desk.commit(changes, [one.message for one in outcomes], [f.queue.desk for f in follow_ups])
 
     def _commit_alone(self, one: Outcome) -> None:
@@ -162,8 +168,12 @@ class Exchange:
         except LeaseLost:
             instead = Outcome(one.message, "lost", None, error=one.error)
         except RecordConflict as conflict:  # somebody else wrote about this message: look at it afresh
-            settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts)
-            instead = Outcome(one.message, "released", settle, error=one.error or conflict)
+            if one.more is not None and one.state != "released":
+                return self._commit_alone(one)  # what it adds is decided at each try
+            # One that was only put aside has not failed: it is decided about anew.
+            aside = one.state == "released" and one.error is None
+            settle = Settle(self.queue.name, one.message.id, "release", one.message.attempts, forgive=aside)
+            instead = Outcome(one.message, "released", settle, error=one.error or (None if aside else conflict))
         except QueueError as error:  # a follow-up found its queue full, its run cancelled, ...
             instead = self._delivery.failure(one.message, error, leased_at(one.message))
         rejected = one.rejected
@@ -193,6 +203,8 @@ class Exchange:
                 self._announce(follow_up, next(stored))
             if one.state == "released" and not one.final and one.settle is not None:
                 self.queue.emit(RETRIED, one.message, error=one.error, delay=one.settle.delay)
+            if one.wakes and one.state != "lost":
+                self._wake(one.wakes)
             self._settled(one)
             if one.committed is not None:
                 self._run_after(one.committed)
@@ -203,6 +215,12 @@ class Exchange:
             self._run_steps(steps())
         except Exception:
             log.exception("queue %r: what follows a commit failed; recovery goes on with it", self.queue.name)
+
+    def _wake(self, queues: Sequence[str]) -> None:
+        try:
+            self._desk.wake(queues)
+        except Exception:
+            log.exception("messages of %s are ready, and their workers could not be told", ", ".join(queues))
 
     def _announce(self, follow_up: FollowUp, enqueued: Enqueued) -> None:
         queue, draft, item = follow_up

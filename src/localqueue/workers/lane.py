@@ -44,6 +44,7 @@ class Lane(threading.Thread):
         self._abandoned = False
         self._replaced = False
         self._has_place = worker.turns is None
+        self._leads = False
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -60,6 +61,7 @@ class Lane(threading.Thread):
                 self._worker.wind_up()
                 self._leave(self._outcomes)
         finally:
+            self._follow()
             self._worker.turnstile.flush()
             self._wait.close()
             self._leave_turn()
@@ -95,9 +97,11 @@ class Lane(threading.Thread):
             return None
         outcomes, self._outcomes = self._outcomes, []
         messages = worker.turnstile.swap(outcomes, worker.batch)
+        self._tell_leader(outcomes)
         if not messages:
             self._leave_turn()
             return None
+        self._follow()
         first, *rest = [worker.keeper.hold(message) for message in messages]
         with self._lock:
             self._leased.extend(rest)
@@ -122,6 +126,7 @@ class Lane(threading.Thread):
     def _wait_for_work(self) -> bool:
         if self._worker.stopping.is_set():
             return True
+        self._leads = self._leads or self._worker.lead(self._wait)
         try:
             return self._worker.wait_for_work(self._wait)
         except QueueStoreClosedError:
@@ -130,6 +135,12 @@ class Lane(threading.Thread):
             log.warning("queue %r: the store does not answer, trying again: %s", self._worker.queue.name, error)
             self._worker.stopping.wait(_AFTER_AN_ERROR)
             return True
+
+    def _follow(self) -> None:
+        """This one has found something: another one waits for more."""
+        if self._leads:
+            self._leads = False
+            self._worker.follow()
 
     def _start_in_pace(self) -> bool:
         """Wait until a message may start; False when the worker stops first."""
@@ -168,6 +179,12 @@ class Lane(threading.Thread):
     def _settle(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         self._worker.exchange.settle(outcomes)
+        self._tell_leader(outcomes)
+
+    def _tell_leader(self, outcomes: Sequence[Outcome]) -> None:
+        """Whoever waits for work has to know when what was put off falls due."""
+        if not self._leads and any(one.state == "released" for one in outcomes):
+            self._worker.stir()
 
     def _give_up(self, held: Held, timeout: float) -> None:
         """Called by the keeper: the handler's time is up. A thread can not be stopped, so it is left behind."""

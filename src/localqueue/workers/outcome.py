@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import CoroutineType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from localqueue.errors import JobCancelled, LeaseLost
 from localqueue.interrupts import is_cut_off, is_interrupt
 from localqueue.message import QueueMessage
-from localqueue.stores.port import RecordWrite, Settle
+from localqueue.stores.port import Changes, RecordWrite, Settle
 from localqueue.workers.job import FollowUp
 
 State = Literal["acked", "released", "dead-lettered", "skipped", "lost"]
@@ -57,12 +57,14 @@ class Outcome:
     permanent: bool = False
     records: list[RecordWrite] = field(default_factory=list)
     follow_ups: list[FollowUp] = field(default_factory=list)
+    more: Callable[[], Changes] | None = None  # makes further changes of the same commit, at each try of it
+    wakes: Sequence[str] = ()  # queues in which the commit makes messages ready
     committed: Callable[[], Steps] | None = None
     rejected: Callable[[], Steps] | None = None
 
     @property
     def is_plain(self) -> bool:
-        return not (self.records or self.follow_ups)
+        return not (self.records or self.follow_ups or self.more is not None)
 
     def become(self, other: Outcome) -> None:
         """Turn into another outcome of the same message; whoever holds this one sees what really happened."""

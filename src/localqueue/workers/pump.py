@@ -163,6 +163,8 @@ class Pump:
         worker = self._worker
         messages = worker.turnstile.swap(outcomes, wanted)
         self._leased.extend(worker.keeper.hold(message) for message in messages)
+        if self._watcher.armed and any(one.state == "released" for one in outcomes):
+            self._watcher.interrupt()  # it knows nothing of what falls due by that, and would rest for longer
         # Whoever was told of an outcome may have put something: look once more before saying that there is nothing.
         return bool(messages or self._inbox or self._outcomes or (outcomes and self._until_empty))
 

@@ -90,6 +90,8 @@ class Worker(WorkerCore):
         self.executor = executor
         self._lanes: list[Lane] = []
         self._changed = threading.Condition()
+        self._lead = threading.Condition()
+        self._leader: WorkWait | None = None  # how some lane waits for work, for all that have none
         self._idle = 0
         self._rounds = 0  # how often a lane stopped being idle
         self._until_empty = False
@@ -133,6 +135,8 @@ class Worker(WorkerCore):
             self.turns.stir()
         with self._changed:
             self._changed.notify_all()
+        with self._lead:
+            self._lead.notify_all()
 
     def become_child(self, child: Child, *, orphaned: Callable[[], bool], ring: Callable[[], object]) -> None:
         """Go on in a forked process, with one thread. A handler that takes too long ends the process."""
@@ -145,6 +149,8 @@ class Worker(WorkerCore):
         self._supervisor = None
         self._busy = threading.Lock()
         self._changed = threading.Condition()
+        self._lead = threading.Condition()
+        self._leader = None
         self.stopping = StopFlag()
         self._tally = child.tally
         self._on_stuck = lambda: os._exit(STUCK)
@@ -173,7 +179,7 @@ class Worker(WorkerCore):
 
     def _run_in_threads(self) -> None:
         self._prepare(run_steps=drive, on_beat=self._notice_orphanhood)
-        self._emptied, self._idle, self._failure = False, 0, None
+        self._emptied, self._idle, self._failure, self._leader = False, 0, None, None
         recovery = Recovery(self.delivery.coordinator, drive)
         try:
             self.keeper.start()
@@ -235,10 +241,39 @@ class Worker(WorkerCore):
                 self._start_lane(lane.number, outcomes)
                 self._lanes.remove(lane)
 
+    def lead(self, wait: WorkWait) -> bool:
+        """Become the one lane that waits for work: a message that comes wakes one, and not all to find it taken.
+
+        It leads until it has found something. False when the worker stops first, and where all have to look for
+        themselves, to know when there is nothing more.
+        """
+        if self._until_empty:
+            return False
+        with self._lead:
+            while self._leader is not None and not self.stopping.is_set():
+                self._lead.wait()
+            if self.stopping.is_set():
+                return False
+            self._leader = wait
+            return True
+
+    def follow(self) -> None:
+        """The lane that led has found something, or ends."""
+        with self._lead:
+            self._leader = None
+            self._lead.notify()
+
+    def stir(self) -> None:
+        """Have the lane that leads look again: it knows nothing of what was put off since, and would rest too long."""
+        leader = self._leader
+        if leader is not None:
+            leader.wake()
+
     def wait_for_work(self, wait: WorkWait) -> bool:
         """Wait until there may be work; False when the worker is to end because there is none."""
         if not self._until_empty:
-            wait.wait()
+            if not self.stopping.is_set():
+                wait.wait()
             return True
         with self._changed:
             self._idle += 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
+from localqueue._named_tuple import NamedTuple
 from localqueue.events.event import DISPATCH_FAILED, DISPATCHED, NOTIFICATION_FAILED, NOTIFIED
 from localqueue.message import QueueMessage
 from localqueue.queue.admission import Admitted
@@ -23,6 +24,15 @@ from localqueue.queue.payloads import new_message
 from localqueue.stores.port import Changes, Committed, Enqueued, Limit, NewMessage, Outcome, RecordWrite
 
 _NEWS = ("stored", "diverted")
+
+
+class Ready(NamedTuple):
+    """Stands for a message of a queue that has just become ready, as far as a notification is concerned."""
+
+    queue: str
+    state: str = "ready"
+    created_at: float = 0.0
+    available_at: float = 0.0
 
 
 class Arrivals(DeskCore):
@@ -177,6 +187,13 @@ class Arrivals(DeskCore):
                     failures.append(error)
             raise_all(failures)
         return messages if admitted.copies == 1 else messages[:: admitted.copies]
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Tell those who wait at these queues that a message is ready, which was not when it was put."""
+        notification = self.configuration.notification_policy
+        if notification.notifies_on_put:
+            for queue in dict.fromkeys(queues):
+                notification.notify(Ready(queue))
 
     def _notify_all(self, messages: Sequence[QueueMessage[Any]], notify_many: Callable[[Any], object]) -> None:
         try:

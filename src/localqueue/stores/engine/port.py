@@ -69,6 +69,16 @@ class Insert(NamedTuple):
     message: NewMessage
 
 
+class Graph(NamedTuple):
+    """A batch that is the beginning of a run: how many of the others each comes after, how many come after each, and
+    the edges between their keys."""
+
+    run: Any
+    waiting_on: list[int]
+    dependents: list[int]
+    edges: list[tuple[int, int]]
+
+
 class Batch(NamedTuple):
     """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers,
     `columns` the same messages by their fields, in the order of `NewMessage`."""
@@ -79,17 +89,20 @@ class Batch(NamedTuple):
     queues: Mapping[str, int]
     now: float
     columns: Sequence[Sequence[Any]]
+    graph: Graph | None = None
 
     def inserts(self) -> Iterator[Insert]:
         """The same, one by one, for a store that has no shorter way to write them."""
-        now = self.now
-        for key, state, one in zip(self.keys, self.states, self.messages, strict=True):
+        now, graph = self.now, self.graph
+        for n, (key, state, one) in enumerate(zip(self.keys, self.states, self.messages, strict=True)):
             row = Row(
                 key, self.queues[one.queue], state, one.priority, now, now + one.delay, 0,
                 None if one.ttl is None else now + one.ttl,
                 ordering_key=one.ordering_key,
                 dedupe_key=one.dedupe_key,
             )  # fmt: skip
+            if graph is not None:
+                row.run, row.waiting_on, row.dependents = graph.run, graph.waiting_on[n], graph.dependents[n]
             yield Insert(row, one)
 
 
@@ -156,6 +169,8 @@ class Rows(Protocol):
     journalled: bool
     #: Whether `write_batch` finds out by itself that a dedupe key is taken, so that nobody looks before.
     guards_dedupe_keys: bool
+    #: whether a batch may be the beginning of a run
+    writes_graphs: bool
 
     @property
     def ids(self) -> Mint: ...

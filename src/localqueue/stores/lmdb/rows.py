@@ -41,6 +41,7 @@ class LMDBRows(Reads):
 
     __slots__ = ("_journal", "changed", "changed_records", "journalled", "observed", "transitions")
     guards_dedupe_keys = False
+    writes_graphs = False
 
     def __init__(self, store: LMDBQueueStore, txn: Txn, now: float, *, observed: bool) -> None:
         super().__init__(store, txn, now)

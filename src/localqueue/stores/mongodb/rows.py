@@ -61,6 +61,8 @@ class MongoRows:
     looks at the switch.
     """
 
+    writes_graphs = False
+
     def __init__(self, store: MongoDBQueueStore, session: Any, *, guarded: bool) -> None:
         self.guards_dedupe_keys = guarded  # by an index: a key that is taken has the transaction begin anew
         self.store = store

@@ -34,6 +34,8 @@ class TimersFirst(Exception):
 
 
 class GuestRows(PostgresRows):
+    writes_graphs = False  # what waits for others is looked at one by one, when the user commits
+
     def __init__(self, store: Writer, connection: Any, now: float, settled: Counter[int], *, guarded: bool) -> None:
         super().__init__(store, connection, now, None, guarded=guarded)
         self._settled = settled  # how often the timers of queues were

@@ -65,6 +65,13 @@ def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
         columns["expires_at"] = [None if life is None else now + life for life in lives]
         times = zip(batch.states, columns["available_at"], columns["expires_at"], strict=True)
         columns["due_at"] = [rules.due_at(STATES[s], available_at=a, expires_at=e) for s, a, e in times]
+    graph = batch.graph
+    if graph is not None:
+        columns |= {
+            "run": [graph.run] * count,
+            "waiting_on": graph.waiting_on,
+            "dependents": [below > 0 for below in graph.dependents],
+        }
     return columns
 
 

@@ -11,6 +11,7 @@ import select
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
@@ -28,12 +29,13 @@ _ANSWER_WITHIN = 5.0
 
 @lru_cache(maxsize=4096)
 def queue_token(queue: str) -> str:
-    return f"{crc32(queue.encode()):x}"
+    """As `lq_step` makes it of the name in a row."""
+    return sha256(queue.encode()).hexdigest()[:8]
 
 
 @lru_cache(maxsize=4096)
 def run_token(run_id: str) -> str:
-    return f"r{crc32(run_id.encode()):x}"
+    return f"r{sha256(run_id.encode()).hexdigest()[:8]}"
 
 
 def record_token(kind: str, key: str) -> str:

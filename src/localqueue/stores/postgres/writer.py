@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
+from localqueue._dataclass import replace
 from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import Changes, Committed, Transition
 from localqueue.stores.postgres import errors
 from localqueue.stores.postgres.locks import Locks, locks_of
 from localqueue.stores.postgres.notify import Changed, Notifies
-from localqueue.stores.postgres.rows import Anew, PostgresRows
+from localqueue.stores.postgres.rows import Anew, PostgresRows, rows_of
 
 T = TypeVar("T")
 
@@ -42,7 +44,14 @@ def work_of(changes: Changes) -> tuple[list[str], Callable[[Unit], Committed]]:
     def work(unit: Unit) -> Committed:
         for name in sorted(made):
             unit.rows.queue(name)
-        return apply(unit, changes)
+        request = changes.lease
+        if request is None or request.consume:
+            return apply(unit, changes)
+        committed = apply(unit, replace(changes, lease=None))
+        unit.flush()
+        leased = rows_of(unit).claim_at_once(request, unit)
+        committed.leased = leased if leased is not None else lease(unit, request, settle_all=True) or []
+        return committed
 
     return [*made, *others], work
 

@@ -6,6 +6,7 @@ Each says whether it may be taken, or what it left to the engine.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,24 @@ def is_step(changes: Changes) -> bool:
 
 
 def step(
-    store: SQLiteQueueStore, queue: int, changes: Changes, execute: Execute, now: float, observed: bool
+    store: SQLiteQueueStore,
+    queue: int,
+    changes: Changes,
+    execute: Execute,
+    now: float,
+    observed: bool,
+    freed: set[int],
 ) -> tuple[Committed, Unit | None]:
-    """What was done, and the unit of the engine that was needed for it, if any."""
+    """What was done, and the unit of the engine that was needed for it, if any. In `freed` are the queues in which
+    something came free beside."""
     unit: Unit | None = None
-    settled = _ack(store, queue, changes.settle, execute)
+    alone = len(changes.settle) == 1
+    has_steps = alone and queue in store.step_queues
+    settled = [False] if has_steps else _ack(store, queue, changes.settle, execute)
+    if not all(settled):
+        settled = _ack_steps(store, queue, changes.settle, settled, execute, now, freed)
+        if alone:
+            (store.step_queues.add if settled[0] else store.step_queues.discard)(queue)
     if not all(settled):
         unit = store.new_unit(now, observed=observed)
         rest = [one for one, done in zip(changes.settle, settled, strict=True) if not done]
@@ -84,6 +98,58 @@ def _ack(store: SQLiteQueueStore, queue: int, settles: Sequence[Settle], execute
         done.append(key in acked)
         acked.discard(key)  # the same message twice in one batch is acked once
     return done
+
+
+def _ack_steps(
+    store: SQLiteQueueStore,
+    queue: int,
+    settles: Sequence[Settle],
+    settled: list[bool],
+    execute: Execute,
+    now: float,
+    freed: set[int],
+) -> list[bool]:
+    """Ack those of the rest that are steps, up to the first that the engine has to look at: it keeps their order."""
+    for n, one in enumerate(settles):
+        key = store.ids.key_of(one.id)
+        if not settled[n] and key is not None and one.token is not None:
+            below = _ack_step(execute, key, queue, one.token, now)
+            if below is None:
+                break
+            settled[n] = True
+            freed |= below
+    return settled
+
+
+def _ack_step(execute: Execute, key: int, queue: int, token: int, now: float) -> set[int] | None:
+    """Ack a message of a run and set free what comes after it: what most steps of a workflow come to. The queues in
+    which something may have come free; None, with nothing changed, where there is more to decide."""
+    leased = execute(sql.LEASED_STEP, (key, queue, token)).fetchone()
+    if leased is None:
+        return None
+    run, has_dependents, history = leased
+    below = execute(sql.DEPENDENTS, (key, now)).fetchall() if has_dependents else ()
+    if not all(row[5] for row in below):
+        return None
+    execute("DELETE FROM lq_messages WHERE key = ?", (key,))
+    if history:
+        execute("DELETE FROM lq_attempts WHERE message = ?", (key,))
+    if has_dependents:
+        execute("DELETE FROM lq_dependencies WHERE upstream = ?", (key,))
+    freed: Counter[int] = Counter()
+    for dependent, its_queue, waiting_on, rank, attempts, _ in below:
+        if waiting_on > 1:
+            execute("UPDATE lq_messages SET waiting_on = waiting_on - 1 WHERE key = ?", (dependent,))
+            continue
+        execute(sql.FREE_MESSAGE, (dependent, now))
+        execute(sql.ENTER_LINE, (its_queue, rank, now, dependent, attempts, None))
+        freed[its_queue] += 1
+    for its_queue, count in freed.items():
+        execute(sql.COUNT_ARRIVALS, (its_queue, count, 0, 0))
+        execute("UPDATE lq_queues SET waiting = waiting - ? WHERE id = ?", (count, its_queue))
+    if run is not None:
+        execute(sql.COUNT_RUN, (0, 1, now, run))
+    return {row[1] for row in below}
 
 
 def claim_one(

@@ -62,7 +62,7 @@ def insert_plain(
 
 
 def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
-    """Messages that nothing has happened to, with no run and no upstream."""
+    """Messages that nothing has happened to, with no upstream but each other."""
     now, count = batch.now, len(batch.keys)
     _, names, payload, codec, delays, priority, dedupe_key, ordering_key, lives, headers, *_ = map(
         _one_if_alike, batch.columns
@@ -89,7 +89,13 @@ def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
         "dedupe_key": dedupe_key,
         "expires_at": expires_at,
     }
+    graph = batch.graph
+    if graph is not None:
+        columns |= {"run": graph.run, "waiting_on": graph.waiting_on, "dependents": graph.dependents}
     _insert_rows(execute, "lq_messages", count, columns)
+    if graph is not None and graph.edges:
+        above, below = map(list, zip(*graph.edges, strict=True))
+        _insert_rows(execute, "lq_dependencies", len(above), {"upstream": above, "dependent": below})
     for one, last in _newest(queue, batch.keys).items():
         counts.newest(one, last)
     position = _derived(

@@ -259,14 +259,14 @@ def claimed_message(
     ids: Mint, queue: str, key: int, token: int, row: tuple[Any, ...], since: float, until: float, by: str | None = None
 ) -> StoredMessage | None:
     """A message that was just leased, from the columns of `claimed_message.sql`; None if more has to be read for it."""
-    (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run, last_error,
-     failed_at, history) = row  # fmt: skip
-    if history or run is not None:
+    (payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key, expires_at, run_id,
+     last_error, failed_at, history) = row  # fmt: skip
+    if history:
         return None
     leased: dict[str, Any] = {"type": "leased", "at": since, "attempt": token}
     if by is not None:
         leased["leased_by"] = by
     return StoredMessage(
         ids.id_of(key), queue, "inflight", payload, codec, priority, token, created_at, available_at, until, by,
-        from_json(last_error), failed_at, dedupe_key, ordering_key, expires_at, None, headers, 0, (leased,),
+        from_json(last_error), failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, 0, (leased,),
     )  # fmt: skip

@@ -86,6 +86,7 @@ class SQLiteRows:
 
     journalled = False  # triggers write the journal
     guards_dedupe_keys = True  # by an index
+    writes_graphs = True
 
     def __init__(self, store: SQLiteQueueStore, connection: sqlite3.Connection) -> None:
         self.store = store

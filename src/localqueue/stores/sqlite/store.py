@@ -148,6 +148,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         self.namespace_id = namespace
         self.ids = Mint(secret)
         self._names: dict[int, str] = {}
+        self.step_queues: set[int] = set()  # those whose last ack was of a message of a run
         self._drained: set[int] = set()  # queues whose last claim found nothing: a look comes before the next one
         self._wake = Wake(None if self._watch is None else self._version)
         heed(self._clock, self._wake.stir)
@@ -183,12 +184,16 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
     def _step(self, queue: int, changes: Changes) -> Committed:
         seen = self._watched.seen
 
+        freed: set[int] = set()
+
         def work(execute: Execute, now: float) -> tuple[Committed, Unit | None, Any]:
-            committed, unit = fast.step(self, queue, changes, execute, now, seen is not None)
+            freed.clear()
+            committed, unit = fast.step(self, queue, changes, execute, now, seen is not None, freed)
             return committed, unit, None if unit is None else unit.finish()
 
         committed, unit, transitions = self._writer.run(work)
-        self._wake.touched((changes.settle[0].queue,))
+        self._wake.touched((changes.settle[0].queue, *map(self._queue_name, freed - {queue})))
+        self._drained -= freed
         self._wake.wrote(changes.records)
         if unit is not None:
             self._done(unit, transitions, seen)

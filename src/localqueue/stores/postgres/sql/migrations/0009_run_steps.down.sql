@@ -1,0 +1,1 @@
+\i 0002_functions.up.sql
