@@ -19,7 +19,7 @@ _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(
     [
-        *("pytest", "localqueue.contracts.contract", "tests.stores", "tests.crash.children"),
+        *("pytest", "localqueue.contracts.contract", "tests.stores", "tests.crash.children", "tests.workflows.killed"),
         *("localqueue.stores.sqlite", "localqueue.stores.lmdb", "localqueue.stores.postgres"),
         *("localqueue.stores.redis", "localqueue.stores.mongodb", "lmdb", "psycopg", "redis", "pymongo"),
     ]

@@ -47,6 +47,7 @@ CONTINUOUS_PAGES = (
     "docs/tasks.md",
     "docs/tracing.md",
     "docs/workers.md",
+    "docs/workflows.md",
 )
 
 

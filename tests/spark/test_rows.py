@@ -17,6 +17,7 @@ from localqueue.policies.codec import MsgpackCodec
 from localqueue.spark.columns import VIEWS, arrow_schema, known_columns, spark_schema
 from localqueue.spark.source.finish import ids_of, moments
 from localqueue.spark.source.rows import enqueued_batch, event_batch, message_batch, run_batch, stats_batch
+from localqueue.spark.source.runs import RunRow
 from localqueue.spark.source.values import micros, value_text
 from localqueue.stores.port import StoredMessage
 from tests.spark.contents import ERROR
@@ -138,8 +139,15 @@ def test_enqueued_entries_are_the_messages_as_they_were_put() -> None:
 
 
 def test_runs_and_counts_become_rows() -> None:
-    (run,) = run_batch([RunStats("r", total=3, done=3)], columns("runs")).to_pylist()
-    assert (run["run_id"], run["state"], run["total"]) == ("r", "succeeded", 3)
+    plain = RunRow(run_id="r", counts=RunStats("r", total=3, done=3))
+    (run,) = run_batch([plain], columns("runs")).to_pylist()
+    assert (run["run_id"], run["state"], run["total"], run["workflow"], run["step"]) == (
+        "r",
+        "succeeded",
+        3,
+        None,
+        None,
+    )
     (stats,) = stats_batch(
         [("jobs", QueueStats(ready=2, total=2))], columns("stats", "queue", "ready", "paused")
     ).to_pylist()

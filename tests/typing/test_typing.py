@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,59 +36,14 @@ PAGES = (
     "docs/schedules.md",
     "docs/tasks.md",
     "docs/workers.md",
+    "docs/workflows.md",
 )
-CHECKERS = ("mypy", "pyright")
 
 #: What a checker reports: by file, the lines with what is said about them.
 Reports: TypeAlias = Mapping[str, Mapping[int, str]]
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Reports]:
-    """Each checker runs once, for all files."""
-    folder = tmp_path_factory.mktemp("typing")
-    for path in CASES:
-        _write(folder / path.relative_to(HERE), path.read_text())
-    for page in PAGES:
-        _write((folder / page).with_suffix(".py"), _python_of((ROOT / page).read_text()))
-    return {"mypy": _mypy(folder), "pyright": _pyright(folder)}
-
-
-@pytest.mark.parametrize("checker", CHECKERS)
-@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
-def test_what_is_right_passes(reports: Mapping[str, Reports], checker: str, path: Path) -> None:
-    assert reports[checker].get(f"right/{path.name}", {}) == {}
-
-
-@pytest.mark.parametrize("checker", CHECKERS)
-@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
-def test_what_is_wrong_is_reported(reports: Mapping[str, Reports], checker: str, path: Path) -> None:
-    lines = path.read_text().splitlines()
-    marked = {number for number, line in enumerate(lines, 1) if line.endswith("# error")}
-    assert marked
-    assert set(reports[checker].get(f"wrong/{path.name}", {})) == marked
-
-
-@pytest.mark.parametrize("checker", CHECKERS)
-@pytest.mark.parametrize("name", PAGES)
-def test_the_python_of_a_page_passes(reports: Mapping[str, Reports], checker: str, name: str) -> None:
-    assert reports[checker].get(str(Path(name).with_suffix(".py")), {}) == {}
-
-
-def _write(path: Path, code: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(code)
-
-
-def _python_of(page: str) -> str:
-    """The blocks of a page as a module, in the lines where they stand on the page."""
-    code = ""
-    for block in CODE.finditer(page):
-        code += "\n" * (page.count("\n", 0, block.start(1)) - code.count("\n")) + block[1]
-    return code
-
-
-def _mypy(folder: Path) -> Reports:
+def mypy(folder: Path) -> Reports:
     settings = folder / "mypy.ini"
     settings.write_text(
         "[mypy]\nstrict = true\nfollow_imports = silent\n"
@@ -103,7 +58,7 @@ def _mypy(folder: Path) -> Reports:
     return _by_line((one["file"], one["line"], one) for one in found)
 
 
-def _pyright(folder: Path) -> Reports:
+def pyright(folder: Path) -> Reports:
     settings = folder / "pyrightconfig.json"
     settings.write_text(json.dumps({"extraPaths": [str(ROOT / "src")]}))
     ran = _run(
@@ -116,6 +71,37 @@ def _pyright(folder: Path) -> Reports:
         (str(Path(one["file"]).relative_to(folder.resolve())), one["range"]["start"]["line"] + 1, one)
         for one in report["generalDiagnostics"]
     )
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_what_is_right_passes_and_what_is_wrong_is_reported(checker: Callable[[Path], Reports], tmp_path: Path) -> None:
+    """A checker runs once, for all files: in a test for each, several test processes would run it."""
+    for path in CASES:
+        _write(tmp_path / path.relative_to(HERE), path.read_text())
+    for page in PAGES:
+        _write((tmp_path / page).with_suffix(".py"), _python_of((ROOT / page).read_text()))
+    reports = checker(tmp_path)
+    wrong = {f"wrong/{path.name}": _marked(path) for path in WRONG}
+    assert all(wrong.values())
+    assert {file: said for file, said in reports.items() if file not in wrong} == {}
+    assert {file: set(reports.get(file, {})) for file in wrong} == wrong
+
+
+def _marked(path: Path) -> set[int]:
+    return {number for number, line in enumerate(path.read_text().splitlines(), 1) if line.endswith("# error")}
+
+
+def _write(path: Path, code: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(code)
+
+
+def _python_of(page: str) -> str:
+    """The blocks of a page as a module, in the lines where they stand on the page."""
+    code = ""
+    for block in CODE.finditer(page):
+        code += "\n" * (page.count("\n", 0, block.start(1)) - code.count("\n")) + block[1]
+    return code
 
 
 def _run(checker: str, *words: str, folder: Path, environment: dict[str, str]) -> str:

@@ -29,6 +29,7 @@ FAMILIES = {
     "retry": ("retention", "retry_commands"),
     "idempotency": ("retention", "idempotency_commands"),
     "schedule": ("schedule", "commands"),
+    "workflow": ("workflow", "commands"),
     "pipeline": ("pipeline", "commands"),
 }
 COMMANDS = {

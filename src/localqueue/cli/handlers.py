@@ -1,4 +1,4 @@
-"""Finding the function a user names as `module:function`."""
+"""Finding what a user names as `module:name`: a function, or an object of some class."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from localqueue.cli.errors import CommandFailed
+
+T = TypeVar("T")
 
 
 def load_handler(spec: str, code: int) -> Callable[..., Any]:
@@ -24,6 +26,26 @@ def load_handler(spec: str, code: int) -> Callable[..., Any]:
     if not callable(found):
         raise CommandFailed(f"handler is not callable: {spec}", code)
     return found  # type: ignore[no-any-return]
+
+
+def load_object(spec: str, kind: type[T], code: int) -> T:
+    """The object of a class that a user names as `module:name`; without a name, the only one of the module."""
+    module_name, colon, path = spec.partition(":")
+    if not module_name or (colon and not path):
+        raise CommandFailed(f"{kind.__name__} is named as 'module:name', not {spec!r}", code)
+    module = load_module(module_name, code)
+    if path:
+        found = look_up(module, path, code)
+        if not isinstance(found, kind):
+            raise CommandFailed(f"{spec} is a {type(found).__name__} and no {kind.__name__}", code)
+        return found
+    all_of_them = {name: one for name, one in vars(module).items() if isinstance(one, kind)}
+    if len({id(one) for one in all_of_them.values()}) != 1:
+        listed = f"has {', '.join(sorted(all_of_them))}" if all_of_them else "has none"
+        raise CommandFailed(
+            f"which {kind.__name__} of {module_name!r} is meant? It {listed}; write {module_name}:name", code
+        )
+    return next(iter(all_of_them.values()))
 
 
 def load_module(name: str, code: int) -> Any:

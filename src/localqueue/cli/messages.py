@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -81,6 +82,23 @@ def read_value(given: str | None, *, raw: bool) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Mistake(f"value must be valid JSON unless --raw is passed: {error}") from None
+
+
+def read_json(given: str, option: str) -> Any:
+    """The value of an option that takes JSON, a file that holds it (@FILE) or stdin (-)."""
+    text, where = given, option
+    if given == "-":
+        text, where = _read_stdin(), "stdin"
+    elif given.startswith("@"):
+        where = given[1:]
+        try:
+            text = Path(where).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Mistake(f"{option} can not be read from {where!r}: {error}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"{where} must be valid JSON: {error}") from None
 
 
 def _read_stdin() -> str:

@@ -36,7 +36,8 @@ def report(
 ) -> None:
     """Report what the journal tells.
 
-    Latencies, throughput, retries, dead letters and workers, from the journal of the store or from an archive of it.
+    Latencies, throughput, retries, dead letters and workers, from the journal of the store or from an archive of it;
+    with a store, its workflows too.
     """
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
     there = where(place) if archive is None else {}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from localqueue.cli.command import add
-from localqueue.cli.errors import MISTAKE, NEGATIVE, OK, CommandFailed, Mistake, say
+from localqueue.cli.errors import MISTAKE, NEGATIVE, OK, Mistake, say
 from localqueue.cli.output import Output
-
-if TYPE_CHECKING:
-    from localqueue.tasks import Tasks
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +46,8 @@ def work(
     Exits with 0 when it was stopped or, with --until-empty, when every job succeeded in the end, with 1 when some were
     dead-lettered.
     """
+    from localqueue.cli.handlers import load_object
+    from localqueue.tasks import Tasks
     from localqueue.tasks.command import LEVELS, banner, show_log, weights_of
 
     if log_level not in LEVELS:
@@ -56,7 +55,7 @@ def work(
     if reload:
         return _run_again_and_again()
     show_log(log_level)
-    found = load_tasks(tasks)
+    found = load_object(tasks, Tasks, MISTAKE)
     try:
         worker = found.worker(
             queues=weights_of(queue),
@@ -76,29 +75,6 @@ def work(
         counts = worker.run_until_empty() if until_empty else worker.run()
     out.facts({"state": "stopped", "processed": counts.total, **counts.as_dict()})
     return NEGATIVE if until_empty and counts.dead_lettered else OK
-
-
-def load_tasks(spec: str) -> Tasks:
-    """The `Tasks` that a user names as `module:name`; without a name, the only one of the module."""
-    from localqueue.cli.handlers import load_module, look_up
-    from localqueue.tasks import Tasks
-
-    module_name, colon, path = spec.partition(":")
-    if not module_name or (colon and not path):
-        raise CommandFailed(f"tasks are named as 'module:tasks', not {spec!r}", MISTAKE)
-    module = load_module(module_name, MISTAKE)
-    if path:
-        found = look_up(module, path, MISTAKE)
-        if not isinstance(found, Tasks):
-            raise CommandFailed(
-                f"{spec} is a {type(found).__name__} and no Tasks; name the object that has @task", MISTAKE
-            )
-        return found
-    all_of_them = {name: one for name, one in vars(module).items() if isinstance(one, Tasks)}
-    if len({id(one) for one in all_of_them.values()}) != 1:
-        listed = f"has {', '.join(sorted(all_of_them))}" if all_of_them else "has none"
-        raise CommandFailed(f"which Tasks of {module_name!r} is meant? It {listed}; write {module_name}:name", MISTAKE)
-    return next(iter(all_of_them.values()))
 
 
 def _run_again_and_again() -> int:

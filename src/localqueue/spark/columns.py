@@ -61,8 +61,8 @@ EVENTS: dict[str, str] = {
 #: Columns of an entry that the journal keeps together, as the options of the put.
 PUT_OPTIONS = ("headers", "priority", "dedupe_key", "ordering_key", "run_id", "delay", "ttl")
 
-RUNS: dict[str, str] = {
-    "run_id": "string",
+#: What the messages of a run are counted by; NULL when the store counts them no more.
+RUN_COUNTS: dict[str, str] = {
     "state": "string",
     "total": "bigint",
     "done": "bigint",
@@ -74,6 +74,32 @@ RUNS: dict[str, str] = {
     "dead": "bigint",
     "expired": "bigint",
     "cancelled": "bigint",
+}
+
+#: One row a recorded step of a run, and one row a run that has none. From `workflow` on, columns are those of runs of
+#: workflows, and NULL in others; from `step` on, those of the step.
+RUNS: dict[str, str] = {
+    "run_id": "string",
+    **RUN_COUNTS,
+    "workflow": "string",
+    "version": "int",
+    "queue": "string",
+    "run_state": "string",
+    "paused": "boolean",
+    "parent": "string",
+    "created_at": "timestamp",
+    "run_finished_at": "timestamp",
+    "step": "string",
+    "kind": "string",
+    "item": "int",
+    "step_state": "string",
+    "attempts": "int",
+    "started_at": "timestamp",
+    "finished_at": "timestamp",
+    "seconds": "double",
+    "worker": "string",
+    "error": ERROR,
+    "child": "string",
 }
 
 STATS: dict[str, str] = {

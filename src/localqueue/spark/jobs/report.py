@@ -1,4 +1,5 @@
-"""`report`: what a journal tells of latency, throughput, retries, dead letters and workers, as tables and a page."""
+"""`report`: what a journal tells of latency, throughput, retries, dead letters and workers, and a store of the runs of
+its workflows, as tables and a page."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from localqueue.spark.jobs.facts import NEEDED, cells, facts
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import duration, moment, number, share
+from localqueue.spark.jobs.small_tables import at_hand, computed
 from localqueue.spark.options import OptionError, Options, parse
 from localqueue.spark.place import opened
 
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 #: Up to so many entries percentiles are exact. Above, entries are first added up where they are alike to 1 %.
 EXACT_UP_TO = 2_000_000
 
-#: Up to so many rows one task is faster than several that have to exchange theirs.
-_SMALL = 50_000
-
 #: Slots of a journal whose entries were added up. More than a page has buckets, so that these can be chosen later.
 SLOTS = 4 * analytics.BUCKETS
+
+#: The kind of the records of runs, known here so that workflows are loaded only where there are some.
+_RUN = "workflow.run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +74,15 @@ def report(
     `since` and `until` choose the entries by their time. A message that was put before `since` is counted, but how long
     it waited is not known. `bucket` is the width of a bucket in seconds, chosen by the span when left out. `html` is
     the file that gets the page, whole or not at all. The journal is read once; `progress` hears what is being done.
+
+    Where the store at `url` has runs of workflows, there are the tables of `run_analytics` too: of the runs that began
+    in that time and whose workflow is at home in `queue`.
     """
     say = progress or (lambda _: None)
     chosen = _width_given(bucket)
+    runs = None
     if events is None:
-        source, origin = _journal(spark, url, queue, namespace, since, until, say)
+        source, origin, runs = _journal(spark, url, queue, namespace, since, until, say)
     elif isinstance(events, (str, os.PathLike)):
         from localqueue.spark.jobs.archive import read_archive
 
@@ -85,7 +91,7 @@ def report(
         source = read_archive(spark, origin)
     else:
         source, origin = events, ""
-    known = facts(_within(source, queue, since, until)).persist()
+    known = facts(_within(_checked(source), queue, since, until)).persist()
     kept = known
     try:
         count = known.count()
@@ -102,6 +108,10 @@ def report(
     finally:
         known.unpersist()
         kept.unpersist()
+    if runs is not None:
+        from localqueue.spark.jobs.run_analytics import run_tables
+
+        found.update(run_tables(_within(runs, queue, since, until, time="created_at"), say=say))
     rows = {name: table.to_pylist() for name, table in found.items()}
     path = None
     if html is not None:
@@ -115,9 +125,7 @@ def report(
 
 def collected(kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = silent) -> dict[str, pa.Table]:
     """All tables of facts or cells that are persisted, computed. `slowest` is that table: cells do not know it."""
-    if kept.count() <= _SMALL:
-        # One partition needs no shuffle, and without their origin the rows make plans that are short to think about.
-        kept = kept.sparkSession.createDataFrame(kept.toArrow(), kept.schema).coalesce(1)
+    kept = at_hand(kept)
     made: dict[str, Callable[[], DataFrame]] = {
         "flow": lambda: analytics.flow(kept),
         "latencies": lambda: analytics.latencies(kept),
@@ -128,11 +136,7 @@ def collected(kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress 
         "workers": lambda: analytics.workers(kept),
         "slowest": lambda: slowest,
     }
-    found = {}
-    for name, table in made.items():
-        say(name.replace("_", " "))
-        found[name] = table().toArrow()
-    return found
+    return computed(made, say)
 
 
 def summary(rows: Mapping[str, list[dict[str, Any]]]) -> str:
@@ -151,6 +155,13 @@ def summary(rows: Mapping[str, list[dict[str, Any]]]) -> str:
             lines.append(f"{names[row['measure']]}: {shown} ({row['precision']})")
     for row in rows["dead_letters"][:3]:
         lines.append(f"dead: {number(row['count'])}x {row['shape']}")
+    for row in rows.get("workflows", ())[:3]:
+        lines.append(
+            f"workflow {row['workflow']} version {row['version']}: "
+            + ", ".join(f"{name} {number(row[name])}" for name in ("runs", "succeeded", "failed", "running"))
+            + "; "
+            + ", ".join(f"{p} {duration(row[p])}" for p in ("p50", "p95", "max"))
+        )
     return "\n".join(lines)
 
 
@@ -186,7 +197,8 @@ def _journal(
     since: datetime | None,
     until: datetime | None,
     say: Progress,
-) -> tuple[DataFrame, str]:
+) -> tuple[DataFrame, str, DataFrame | None]:
+    """The entries, where they are from, and the runs of workflows if that store has some."""
     texts, options = source_options(
         url, queue, namespace, startingTimestamp=_told("since", since), endingTimestamp=_told("until", until)
     )
@@ -194,9 +206,14 @@ def _journal(
         first, last = store.journal_span()
         if last < first:
             raise ValueError(no_journal(store))
-        origin = store.url
+        origin, has_runs = store.url, bool(store.records(_RUN, limit=1))
     say(f"reading {number(last - first + 1)} events")
-    return spark.read.format("localqueue").options(**texts).load(), origin
+    entries = spark.read.format("localqueue").options(**texts).load()
+    if not has_runs:
+        return entries, origin, None
+    from localqueue.spark.jobs.run_analytics import workflow_runs
+
+    return entries, origin, workflow_runs(spark, options)
 
 
 def no_journal(store: QueueStore) -> str:
@@ -218,21 +235,27 @@ def _told(name: str, at: datetime | None) -> str | None:
     return at.isoformat()
 
 
-def _within(events: DataFrame, queue: str | None, since: datetime | None, until: datetime | None) -> DataFrame:
-    from pyspark.sql import functions as F
-
+def _checked(events: DataFrame) -> DataFrame:
     missing = [name for name in NEEDED if name not in events.columns]
     if missing:
         raise ValueError(
             f"events have no column {missing[0]!r}: they need {', '.join(NEEDED)}, as the view 'events' has"
         )
-    if queue is not None:
-        events = events.where(F.col("queue") == queue)
-    if _told("since", since):
-        events = events.where(F.col("at") >= F.lit(since))
-    if _told("until", until):
-        events = events.where(F.col("at") < F.lit(until))
     return events
+
+
+def _within(
+    rows: DataFrame, queue: str | None, since: datetime | None, until: datetime | None, *, time: str = "at"
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if queue is not None:
+        rows = rows.where(F.col("queue") == queue)
+    if _told("since", since):
+        rows = rows.where(F.col(time) >= F.lit(since))
+    if _told("until", until):
+        rows = rows.where(F.col(time) < F.lit(until))
+    return rows
 
 
 def _width_given(bucket: int | None) -> int | None:

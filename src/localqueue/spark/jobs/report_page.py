@@ -12,7 +12,17 @@ from typing import Any
 
 from localqueue.spark.jobs.charts import Series, bars, chart
 from localqueue.spark.jobs.report_style import STYLE
-from localqueue.spark.jobs.report_tables import Rows, card, dead_letters, queues, slowest, workers
+from localqueue.spark.jobs.report_tables import (
+    Rows,
+    card,
+    dead_letters,
+    queues,
+    slowest,
+    slowest_steps,
+    workers,
+    workflow_steps,
+    workflows,
+)
 from localqueue.spark.jobs.report_text import duration, moment, number, share
 
 MEASURES = {
@@ -29,9 +39,9 @@ _ATTEMPTS = 10
 def page(
     tables: Mapping[str, Rows], *, title: str, source: str = "", width: int = 60, refresh: int | None = None
 ) -> str:
-    """The page for the tables of `analytics`, by their names. `width` is that of the buckets, in seconds.
+    """The page for the tables of `analytics` and, if there are some, of `run_analytics`, by their names.
 
-    With `refresh` the browser reads the page anew every so many seconds.
+    `width` is that of the buckets, in seconds. With `refresh` the browser reads the page anew every so many seconds.
     """
     flow = _overall(tables["flow"])[0]
     again = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
@@ -46,6 +56,9 @@ def page(
         queues(tables["flow"], tables["latencies"]),
         workers(tables["workers"]),
         slowest(tables["slowest"]),
+        workflows(tables.get("workflows", ())),
+        workflow_steps(tables.get("workflow_steps", ())),
+        slowest_steps(tables.get("slowest_steps", ())),
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}'

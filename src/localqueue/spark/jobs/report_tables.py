@@ -122,3 +122,63 @@ def slowest(rows: Rows) -> str:
     ]
     head = ("message", "queue", "#end to end", "#wait", "#last run", "#attempts", "enqueued", "worker")
     return card("Slowest messages", "Acked messages that took longest from the put to the ack", _table(head, body))
+
+
+def workflows(rows: Rows) -> str:
+    if not rows:
+        return ""
+    states = ("running", "succeeded", "failed", "cancelled", "compensating", "compensated", "paused")
+    counts = ("runs", *(name for name in states if any(row[name] for row in rows)))
+    spread = ("p50", "p95", "max")
+    body = [
+        (
+            _t(row["workflow"]),
+            _n(str(row["version"])),
+            *(_n(number(row[name])) for name in counts),
+            *(_n(duration(row[name])) for name in spread),
+        )
+        for row in rows[:_MOST]
+    ]
+    head = ("workflow", "#version", *(f"#{name}" for name in (*counts, *spread)))
+    note = "Runs by workflow and version, and how long those took that have ended"
+    return card("Workflows", _shown(rows, note), _table(head, body))
+
+
+def workflow_steps(rows: Rows) -> str:
+    if not rows:
+        return ""
+    counts, spread = ("runs", "times", "skipped", "failures", "retries"), ("p50", "p95", "max")
+    body = [
+        (
+            _t(row["workflow"]),
+            _n(str(row["version"])),
+            _t(row["step"]),
+            _t(row["kind"] or NOTHING),
+            *(_n(number(row[name])) for name in counts),
+            *(_n(duration(row[name])) for name in spread),
+        )
+        for row in rows[:_MOST]
+    ]
+    head = ("workflow", "#version", "step", "kind", *(f"#{name}" for name in (*counts, *spread)))
+    note = "What is recorded of steps; times counts the items of a fan-out and the calls of a flow one by one"
+    return card("Steps of workflows", _shown(rows, note), _table(head, body))
+
+
+def slowest_steps(rows: Rows) -> str:
+    if not rows:
+        return ""
+    body = [
+        (
+            _id(row["run_id"]),
+            _t(row["workflow"]),
+            _t(row["step"] if row["item"] is None else f"{row['step']} [{row['item']}]"),
+            _t(row["step_state"]),
+            _n(duration(row["seconds"])),
+            _n(number(row["attempts"])),
+            _at(row["started_at"]),
+            _t(row["worker"] or NOTHING),
+        )
+        for row in rows[:_MOST]
+    ]
+    head = ("run", "workflow", "step", "state", "#took", "#attempts", "began", "worker")
+    return card("Slowest steps", "Steps, items and calls by how long their last try took", _table(head, body))

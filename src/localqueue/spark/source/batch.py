@@ -82,7 +82,7 @@ class BatchReader(DataSourceReader):
                 elif isinstance(part, Queues):
                     yield from scan_stats(store, part.names, schema)
                 elif isinstance(part, Runs):
-                    yield from scan_runs(store, schema)
+                    yield from scan_runs(store, part, self.wanted, schema)
 
 
 class FilteringReader(BatchReader):

@@ -29,6 +29,7 @@ _FILLED = {
     "messages": ("id", "queue", "state", "attempts", "priority", "created_at", "available_at"),
     "events": ("seq", "at", "type", "queue", "message_id"),
     "stats": ("queue",),
+    "runs": ("run_id",),
 }
 _TEXTS = ("dedupe_key", "ordering_key", "run_id", "leased_by", "worker")
 _NUMBERS = ("attempts", "priority", "attempt")
@@ -46,13 +47,19 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is left to read. None is everything; an entry's number is above `after` and at most `until`."""
+    """What is left to read. None is everything; an entry's number is above `after` and at most `until`.
+
+    `runs` are ids of runs, `workflows` names; `declared` leaves out runs that are of no workflow.
+    """
 
     queues: frozenset[str] | None = None
     states: frozenset[str] | None = None
     types: frozenset[str] | None = None
     after: int | None = None
     until: int | None = None
+    runs: frozenset[str] | None = None
+    workflows: frozenset[str] | None = None
+    declared: bool = False
     conditions: tuple[Condition, ...] = ()
 
 
@@ -88,6 +95,8 @@ def _narrow(
     if column is None or len(getattr(inner, "attribute", ())) != 1 or view not in _FILLED:
         return wanted, False
     values = _equals(inner)
+    if view == "runs":
+        return (wanted, False) if negated else _of_runs(wanted, inner, column, values)
     named = column in ("queue", "state", "type")
     if named and not all(value is None or type(value) is str for value in values or ()):
         return wanted, False
@@ -128,6 +137,20 @@ def _named(wanted: Wanted, view: str, column: str, values: tuple[Any, ...]) -> t
     if column == "type" and view == "events":
         return _among(wanted, "types", given & frozenset(JOURNAL_TYPES)), True
     return wanted, False
+
+
+def _of_runs(wanted: Wanted, one: spark.Filter, column: str, values: tuple[Any, ...] | None) -> tuple[Wanted, bool]:
+    """Runs by their ids or their workflows; a run of no workflow has none to be compared with."""
+    if column not in ("run_id", "workflow"):
+        return wanted, False
+    if isinstance(one, spark.IsNotNull):
+        return (wanted if column == "run_id" else replace(wanted, declared=True)), True
+    if values is None or not all(value is None or type(value) is str for value in values):
+        return wanted, False
+    given = frozenset(value for value in values if value is not None)
+    if column == "run_id":
+        return _among(wanted, "runs", given), True
+    return replace(_among(wanted, "workflows", given), declared=True), True
 
 
 def _numbered(wanted: Wanted, one: spark.Filter, values: tuple[Any, ...] | None) -> tuple[Wanted, bool]:

@@ -60,13 +60,17 @@ class Queues(InputPartition):
 
 @dataclass(frozen=True)
 class Runs(InputPartition):
-    value: None = None
+    """The runs behind one id, up to and with another; or, with `ids`, those alone."""
+
+    after: str = ""
+    until: str | None = None
+    ids: tuple[str, ...] | None = None
 
 
 def plan(store: QueueStore, options: Options, wanted: Wanted, *, tables: bool) -> list[InputPartition]:
     """The parts of a read; with `tables` one range may be of many queues."""
     if options.view == "runs":
-        return [Runs()]
+        return list(_runs(store, options, wanted))
     queues = _queues(store, options, wanted)
     if options.view == "stats":
         return [Queues(queues)]
@@ -82,6 +86,21 @@ def parts_for(rows: int, options: Options) -> int:
         return options.num_partitions
     parts = min(max(-(-rows // ROWS_OF_A_PART), FEWEST), MOST)
     return max(parts, options.min_partitions or 1)
+
+
+def _runs(store: QueueStore, options: Options, wanted: Wanted) -> list[Runs]:
+    """One part, unless more are asked for: nobody counts runs, so to cut them evenly is to list them first."""
+    if wanted.runs is not None:
+        return [Runs(ids=tuple(sorted(wanted.runs)))] if wanted.runs else []
+    parts = options.num_partitions or options.min_partitions or 1
+    if parts == 1:
+        return [Runs()]
+    from localqueue.spark.source.runs import run_ids
+
+    ids = list(run_ids(store, declared=wanted.declared))
+    ends = [ids[len(ids) * n // parts - 1] for n in range(1, parts) if len(ids) * n // parts]
+    bounds = ["", *dict.fromkeys(ends)]
+    return [Runs(low, high) for low, high in zip(bounds, [*bounds[1:], None], strict=True)]
 
 
 def _queues(store: QueueStore, options: Options, wanted: Wanted) -> tuple[str, ...]:

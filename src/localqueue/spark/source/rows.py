@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from localqueue.events.journal import JournalEvent
-from localqueue.message import QueueStats, RunStats
+from localqueue.message import QueueStats
+from localqueue.spark.columns import RUN_COUNTS
 from localqueue.spark.source.values import error_fields, header_pairs, micros, payload_bytes, value_text
 from localqueue.stores.port import DELAYED, READY, StoredMessage
+
+if TYPE_CHECKING:
+    from localqueue.spark.source.runs import RunRow
 
 T = TypeVar("T")
 Makers = Mapping[str, Callable[[Any], Any]]
@@ -38,9 +42,9 @@ def enqueued_batch(events: Sequence[JournalEvent], schema: pa.Schema) -> pa.Reco
     return message_batch([enqueued_message(event) for event in events if event.type == ENQUEUED], schema)
 
 
-def run_batch(runs: Sequence[RunStats], schema: pa.Schema) -> pa.RecordBatch:
-    """Runs as rows of the view `runs`."""
-    return _batch(runs, schema, {name: _attribute(name) for name in schema.names})
+def run_batch(rows: Sequence[RunRow], schema: pa.Schema) -> pa.RecordBatch:
+    """Runs and their steps as rows of the view `runs`."""
+    return _batch(rows, schema, _RUN)
 
 
 def stats_batch(stats: Sequence[tuple[str, QueueStats]], schema: pa.Schema) -> pa.RecordBatch:
@@ -79,8 +83,13 @@ def _batch(rows: Sequence[T], schema: pa.Schema, makers: Makers) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _attribute(name: str) -> Callable[[Any], Any]:
-    return lambda row: getattr(row, name)
+def _of(part: str, name: str, shown: Callable[[Any], Any] | None = None) -> Callable[[RunRow], Any]:
+    def of(row: RunRow) -> Any:
+        found = getattr(row, part)
+        value = None if found is None else getattr(found, name)
+        return value if shown is None else shown(value)
+
+    return of
 
 
 def _count(name: str) -> Callable[[tuple[str, QueueStats]], Any]:
@@ -134,4 +143,28 @@ _EVENT: Makers = {
     "ttl": _option("ttl"),
     "payload": lambda e: payload_bytes(e.payload),
     "codec": lambda e: e.codec,
+}
+
+_RUN: Makers = {
+    "run_id": lambda row: row.run_id,
+    **{name: _of("counts", name) for name in RUN_COUNTS},
+    "workflow": _of("run", "workflow"),
+    "version": _of("run", "version"),
+    "queue": lambda row: row.queue,
+    "run_state": _of("run", "state"),
+    "paused": _of("run", "paused"),
+    "parent": _of("run", "parent"),
+    "created_at": _of("run", "created_at", micros),
+    "run_finished_at": _of("run", "finished_at", micros),
+    "step": _of("step", "name"),
+    "kind": _of("step", "kind", lambda kind: kind or None),
+    "item": lambda row: row.item,
+    "step_state": _of("step", "state"),
+    "attempts": _of("step", "attempts"),
+    "started_at": _of("step", "started_at", micros),
+    "finished_at": _of("step", "finished_at", micros),
+    "seconds": _of("step", "seconds"),
+    "worker": _of("step", "worker"),
+    "error": _of("step", "error", error_fields),
+    "child": _of("step", "child"),
 }

@@ -7,13 +7,15 @@ and leaves again while it is read could be met twice: it is shown as it was met 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pyarrow as pa
 
 from localqueue.events.journal import JournalEvent
+from localqueue.spark.columns import RUN_COUNTS
 from localqueue.spark.options import Options
 from localqueue.spark.source.filters import Wanted
-from localqueue.spark.source.plan import Entries, EntriesLost, Messages, Range
+from localqueue.spark.source.plan import Entries, EntriesLost, Messages, Range, Runs
 from localqueue.spark.source.rows import event_batch, message_batch, run_batch, stats_batch
 from localqueue.stores.port import DEAD, STATES, QueueStore, StoredMessage
 
@@ -50,11 +52,12 @@ def scan_events(
         cursor = page[-1].seq
 
 
-def scan_runs(store: QueueStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    last = ""
-    while page := store.runs(after=last, limit=_PAGE):
-        last = page[-1]
-        yield run_batch([run for name in page if (run := store.run(name)) is not None], schema)
+def scan_runs(store: QueueStore, part: Runs, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    from localqueue.spark.source.runs import run_rows  # workflows are loaded by who reads runs
+
+    rows = run_rows(store, part, wanted, counted=not RUN_COUNTS.keys().isdisjoint(schema.names))
+    while page := list(islice(rows, _PAGE)):
+        yield run_batch(page, schema)
 
 
 def scan_stats(store: QueueStore, queues: tuple[str, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
