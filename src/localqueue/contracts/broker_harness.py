@@ -72,6 +72,10 @@ def numbered(count: int, **options: object) -> list[Outgoing]:
     return [Outgoing(str(number).encode(), **options) for number in range(count)]  # type: ignore[arg-type]
 
 
+def known_counts(broker: Broker, queue: str) -> dict[str, int]:
+    return {name: value for name, value in broker.stats(queue)._asdict().items() if value is not None}
+
+
 def line(broker: Broker) -> str | None:
     """The key of messages that are to stay in order, where it takes one."""
     return "k" if broker.capabilities.order == "key" else None
@@ -91,6 +95,27 @@ def take_many(broker: Broker, queue: str, count: int, *, lease: float = 30.0) ->
     while len(found) < count and time.monotonic() < deadline:
         found += broker.receive(queue, count - len(found), wait=deadline - time.monotonic(), lease=lease)
     assert len(found) == count, f"expected {count} messages in {queue!r}, got {len(found)}"
+    return found
+
+
+def take_renewed(broker: Broker, queue: str, *, lease: float, renewed: float) -> tuple[Delivery, float | None, float]:
+    """One message whose lease is renewed before it ends; until when, and the moment just before.
+
+    A busy machine may come too late, and then tries again: a lease that had not ended must be renewed.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        held, renewing = take(broker, queue, lease=lease), time.monotonic()
+        (until,) = broker.extend([held], renewed)
+        assert held.leased_until is not None
+        if until is not None or time.time() < held.leased_until or renewing > deadline:
+            return held, until, renewing
+
+
+def take_after(broker: Broker, queue: str, since: float, seconds: float) -> Delivery:
+    """One message that must come, and not before so many seconds have passed, by the clock of the broker."""
+    found, passed = take(broker, queue), time.monotonic() - since
+    assert passed > 0.9 * seconds, f"it came after {passed:.3f} s"
     return found
 
 
