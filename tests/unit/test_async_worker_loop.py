@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from localqueue import EffectivelyOnceDelivery, PersistentQueue, SQLiteQueueStore
+from localqueue.contracts import FakeClock
 from localqueue.contracts.steps import PATIENCE
 from localqueue.workers import AsyncWorker, current_job
 from tests.unit.worker_steps import Log
@@ -64,7 +65,7 @@ class _WaiterWitness:
 
 @pytest.mark.parametrize("policy", [None, EffectivelyOnceDelivery()], ids=["at-least-once", "effectively-once"])
 def test_no_call_of_the_store_is_made_in_the_loops_thread(tmp_path: Path, policy: Any) -> None:
-    with SQLiteQueueStore(tmp_path / "jobs.sqlite3") as real:
+    with SQLiteQueueStore(tmp_path / "jobs.sqlite3", clock=FakeClock()) as real:  # by which no lease runs out
         witness = Witness(real, threading.get_ident())
         options = {} if policy is None else {"delivery_policy": policy}
         queue = PersistentQueue[Any]("jobs", store=witness, lease_timeout=0.15, **options)  # type: ignore[arg-type]

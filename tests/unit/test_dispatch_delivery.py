@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localqueue import AtMostOnceDelivery, MemoryQueueStore, PersistentQueue, QueueMessage, ThreadedDispatcher
+from localqueue.contracts import FakeClock
 from localqueue.contracts.dispatchers import Calls, Gate, HandlerFailed
 from localqueue.contracts.steps import PATIENCE
 from localqueue.dispatch import WorkerPoolDispatcher
@@ -18,6 +19,7 @@ from localqueue.dispatch.delivery import retry_delay
 from localqueue.errors import QueueStoreError
 from localqueue.policies import PerKeyFifoOrdering
 from localqueue.stores.port import Changes, Committed, LeaseRequest, StoredMessage
+from tests.unit.worker_steps import eventually, is_leased_anew
 
 
 @pytest.fixture
@@ -142,31 +144,38 @@ def test_a_failing_message_holds_up_its_own_key_and_no_other(store: MemoryQueueS
         assert calls.values(3) == ["b1", "a1", "a2"]
 
 
-def test_a_lease_is_renewed_while_its_handler_runs(store: MemoryQueueStore) -> None:
-    gate = Gate()
+def test_a_lease_is_renewed_while_its_handler_runs() -> None:
+    gate, clock = Gate(), FakeClock()
     dispatcher = ThreadedDispatcher((gate,))
-    with PersistentQueue[Any]("jobs", store=store, dispatch_policy=dispatcher, lease_timeout=0.6) as queue:
+    with (
+        MemoryQueueStore(clock=clock) as store,
+        PersistentQueue[Any]("jobs", store=store, dispatch_policy=dispatcher, lease_timeout=0.3) as queue,
+    ):
         put = queue.put("x")
         gate.wait_for_entry()
-        first = queue.inspect(put.id)
-        assert first is not None and first.leased_until is not None
-        never = threading.Event()
-        while (now := queue.inspect(put.id)) is not None and now.leased_until == first.leased_until:
-            assert not never.wait(0.02) and store.now() < first.leased_until, "the lease ran out"
-        assert now is not None and now.leased_until is not None and now.leased_until > first.leased_until
+        for _ in range(2):
+            clock.advance(0.2)
+            eventually(lambda: is_leased_anew(queue, put.id, clock))
         gate.open()
         assert dispatcher.drain(PATIENCE)
+        assert queue.stats().total == 0
 
 
-def test_a_buffered_message_keeps_its_lease_too(store: MemoryQueueStore) -> None:
-    gate, calls = Gate(), Calls()
+def test_a_buffered_message_keeps_its_lease_too() -> None:
+    gate, calls, clock = Gate(), Calls(), FakeClock()
     dispatcher = ThreadedDispatcher((gate, calls), maxsize=5)
-    other: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
-    with PersistentQueue[Any]("jobs", store=store, dispatch_policy=dispatcher, lease_timeout=0.5) as queue:
-        queue.put_many(range(4))
+    with (
+        MemoryQueueStore(clock=clock) as store,
+        PersistentQueue[Any]("jobs", store=store, dispatch_policy=dispatcher, lease_timeout=0.3) as queue,
+    ):
+        put = queue.put_many(range(4))
         gate.wait_for_entry()
-        with pytest.raises(Empty):
-            other.get_message(timeout=0.8)
+        other: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
+        for _ in range(2):
+            clock.advance(0.2)
+            eventually(lambda: all(is_leased_anew(queue, one.id, clock) for one in put))
+            with pytest.raises(Empty):
+                other.get_message(block=False)
         gate.open()
         assert [calls.next().attempts for _ in range(4)] == [1, 1, 1, 1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue, QueueMessage, ThreadedDispatcher
+from localqueue import PersistentQueue, QueueMessage, SQLiteQueueStore, ThreadedDispatcher
 from localqueue.contracts.dispatchers import Calls
 from localqueue.contracts.steps import PATIENCE
 from tests.processes import context
+
+DEADLINE = 3 * PATIENCE  # for what another process does
 
 
 def _die_in_a_handler(path: str, connection: Connection) -> None:
@@ -23,7 +26,7 @@ def _die_in_a_handler(path: str, connection: Connection) -> None:
             os.kill(os.getpid(), 9)
 
     queue: PersistentQueue[Any] = PersistentQueue(
-        "jobs", store_path=path, lease_timeout=0.3, dispatch_policy=ThreadedDispatcher((handle,), maxsize=3)
+        "jobs", store_path=path, dispatch_policy=ThreadedDispatcher((handle,), maxsize=3)
     )
     queue.put_many(range(10))
     queue.dispatch_policy.drain()  # type: ignore[attr-defined]
@@ -37,7 +40,7 @@ def test_messages_of_a_killed_dispatcher_are_delivered_by_the_next_one(tmp_path:
     process = context.Process(target=_die_in_a_handler, args=(path, theirs), daemon=True)
     process.start()
     theirs.close()
-    process.join(PATIENCE)
+    process.join(DEADLINE)
     assert process.exitcode == -9
     handled = []
     while ours.poll():
@@ -48,7 +51,10 @@ def test_messages_of_a_killed_dispatcher_are_delivered_by_the_next_one(tmp_path:
     assert handled == [0, 1, 2]
     calls = Calls()
     dispatcher = ThreadedDispatcher((calls,))
-    with PersistentQueue[Any]("jobs", store_path=path, dispatch_policy=dispatcher) as queue:
+    with (
+        SQLiteQueueStore(path, clock=lambda: time.time() + 60) as store,  # when the leases have run out
+        PersistentQueue[Any]("jobs", store=store, dispatch_policy=dispatcher) as queue,
+    ):
         dispatcher.start()
         assert sorted(calls.values(8)) == list(range(2, 10))
         assert dispatcher.drain(PATIENCE)
@@ -97,13 +103,13 @@ def test_a_forked_child_starts_threads_of_its_own(tmp_path: Path) -> None:
     process.start()
     theirs.close()
     told: dict[str, int] = {}
-    while ours.poll(PATIENCE):
+    while ours.poll(DEADLINE):
         try:
             what, number = ours.recv()
         except EOFError:
             break
         told[what] = number
-    process.join(PATIENCE)
+    process.join(DEADLINE)
     assert process.exitcode == 0
     assert told["exit code"] == 0
     assert set(told) == {"before", "started", "of the child", "after", "exit code"}

@@ -12,6 +12,7 @@ import pytest
 
 from localqueue import PersistentQueue, QoS, QueuePolicySet, QueueSpec, Worker, current_job, persistent_worker
 from localqueue.contracts import FakeClock
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import IdTaken, LeaseLost, RecordConflict
 from localqueue.idempotency import (
     IdempotencyRecord,
@@ -368,14 +369,23 @@ def test_an_external_ledger_skips_what_succeeded(store: Any, ledger: Any) -> Non
     assert (record.status, record.result_key) == ("succeeded", "inline")
 
 
-def test_a_key_in_progress_elsewhere_excludes(store: Any, ledger: Any, run: Run) -> None:
-    theirs = IdempotencyRecord("pending", 1.0, metadata={"owner": "they", "until": time.time() + 0.3})
-    ledger.save("jobs:k", theirs)
+def test_a_key_in_progress_elsewhere_excludes(
+    store: Any, ledger: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue, handler = keyed(store, idempotency_store=ledger), Calls()
+    begin, ends = ledger.begin, list[float]()
+
+    def begin_behind_them(key: str, pending: IdempotencyRecord, *, now: float) -> Any:
+        if not ends:
+            ends.append(now + 0.3)
+            ledger.save(key, IdempotencyRecord("pending", 1.0, metadata={"owner": "they", "until": ends[0]}))
+        return begin(key, pending, now=now)
+
+    monkeypatch.setattr(ledger, "begin", begin_behind_them)
     queue.put("a", dedupe_key="k")
     seen = states(run(queue, handler))
     assert (seen[0], seen[-1]) == ("released", "acked")
-    assert handler.values == ["a"]
+    assert handler.values == ["a"] and time.time() >= ends[0]
 
 
 def test_a_crash_between_the_external_ledger_and_the_ack_is_found_as_a_success(store: Any, ledger: Any) -> None:
@@ -475,13 +485,13 @@ def test_the_mark_in_an_external_ledger_is_renewed_with_the_lease(tmp_path: Path
                 saves.release()
 
     until, saves = [0.0], threading.Semaphore(0)
-    with open_queue_store("sqlite", tmp_path) as store:
+    with open_queue_store("sqlite", tmp_path, clock=FakeClock()) as store:  # by which no lease runs out
         queue = keyed(store, idempotency_store=Watched(), lease_timeout=0.3)
         queue.put("a", dedupe_key="k")
 
         def handler(value: str) -> None:
             for _ in range(3):
-                assert saves.acquire(timeout=10)
+                assert saves.acquire(timeout=PATIENCE)
 
         assert states(run_in_threads(queue, handler)) == ["acked"]
 

@@ -14,7 +14,7 @@ import pytest
 from localqueue import MemoryQueueStore, PersistentQueue
 from localqueue.events import AsyncHook, Event
 
-DEADLINE = 10.0
+DEADLINE = 20.0
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import (
     QueueStoreClosedError,
     QueueStoreCorruptError,
@@ -211,14 +212,14 @@ def test_a_waiter_of_a_store_that_closes_ends(open_store: Open) -> None:
 
     def wait() -> None:
         try:
-            waiter.wait(30)
+            waiter.wait(2 * PATIENCE)
         except QueueStoreClosedError as error:
             ended.append(error)
 
     thread = threading.Thread(target=wait)
     thread.start()
     store.close()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert len(ended) == 1
 
 

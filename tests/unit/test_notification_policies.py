@@ -16,7 +16,7 @@ from localqueue.policies import (
     NoNotification,
 )
 
-DEADLINE = 10.0
+DEADLINE = 20.0
 
 
 def active(kind: str, listeners: int) -> dict[str, Any]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tenacity import retry_if_exception_type, stop_after_attempt
 
 from localqueue import InProcessNotification, PersistentQueue, PersistentWorkerConfig, current_job, persistent_worker
+from localqueue.contracts import FakeClock
 from localqueue.errors import PersistentRetryExhausted
 from localqueue.idempotency import IdempotencyRecord, MemoryIdempotencyStore
 from localqueue.policies import AtMostOnceDelivery, ReturnStoredResult
 from localqueue.retry import MemoryAttemptStore, QueueAttemptStore, RetryRecord, SQLiteAttemptStore
+from localqueue.workers import decorators
 from tests.unit.effects import KINDS, keyed, open_queue_store
+from tests.unit.worker_steps import eventually, is_leased_anew
 
 pytestmark = pytest.mark.by_turns
 
@@ -180,17 +185,18 @@ def test_the_least_interval_and_the_breaker_work_as_direct_keywords(
     queue: PersistentQueue[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    real = time.sleep
+    clock = FakeClock(1000.0)
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        real(seconds)
+        clock.advance(seconds)
 
-    monkeypatch.setattr("localqueue.workers.decorators.time.sleep", sleep)
+    monkeypatch.setattr(decorators, "Pace", partial(decorators.Pace, clock=clock))
+    monkeypatch.setattr(decorators, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     queue.put_many(range(3))
     paced = handled(queue, Flaky(), min_interval=0.5)
     paced(), paced()
-    assert pauses
+    assert pauses == [0.5]
     pauses.clear()
     broken = handled(queue, Flaky(OSError()), max_tries=1, circuit_breaker_failures=1, circuit_breaker_cooldown=0.5)
     with pytest.raises(OSError):
@@ -198,7 +204,7 @@ def test_the_least_interval_and_the_breaker_work_as_direct_keywords(
     assert not pauses
     queue.put("next")
     broken()
-    assert pauses
+    assert pauses == [0.5]
 
 
 def test_a_permanent_failure_does_not_open_the_breaker(
@@ -226,19 +232,21 @@ def test_the_worker_id_holds_the_lease_and_beats(queue: PersistentQueue[Any]) ->
     assert seen == [({"me": 1}, {"me"}, "me")]
 
 
-def test_the_lease_is_renewed_while_a_retry_sleeps(store: Any) -> None:
-    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store, lease_timeout=0.2)
-    queue.put("a")
-    others: list[Any] = []
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_lease_is_renewed_while_a_retry_sleeps(kind: str, tmp_path: Path) -> None:
+    clock, others = FakeClock(), list[Any]()
+    with open_queue_store(kind, tmp_path, clock=clock) as store:
+        queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store, lease_timeout=0.2)
+        message = queue.put("a")
 
-    def sleep(seconds: float) -> None:
-        deadline = time.monotonic() + 0.6
-        while time.monotonic() < deadline:
-            others.extend(store.lease(queue.desk.request))
-            time.sleep(0.02)
+        def sleep(seconds: float) -> None:
+            for _ in range(4):
+                clock.advance(0.15)
+                eventually(lambda: is_leased_anew(queue, message.id, clock))
+                others.extend(store.lease(queue.desk.request))
 
-    assert handled(queue, Flaky(OSError()), max_tries=2, sleep=sleep)() == "done a"
-    assert others == []
+        assert handled(queue, Flaky(OSError()), max_tries=2, sleep=sleep)() == "done a"
+        assert others == []
 
 
 @pytest.mark.parametrize("kind", ["own", "memory", "path"])

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from localqueue import PersistentQueue
+from localqueue.contracts import FakeClock
 from localqueue.contracts.steps import PATIENCE
 from localqueue.stores.port import QueueStore
 from localqueue.workers import Settled, Worker
@@ -29,6 +31,16 @@ def eventually(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.002)
     return found
+
+
+def is_leased_anew(queue: PersistentQueue[Any], message_id: str, clock: FakeClock) -> bool:
+    """Whether a message's lease was renewed since the clock of its store was moved last.
+
+    The clock stands still meanwhile, so that no lease runs out because the machine is slow.
+    """
+    message = queue.inspect(message_id)
+    until = None if message is None else message.leased_until
+    return until is not None and until > clock() + 0.95 * queue.lease_timeout
 
 
 class Running:
