@@ -64,11 +64,11 @@ def test_it_runs_until_it_is_told_to_stop() -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ}, text=True)
     try:
         with SQLiteQueueStore("there.db") as there:
-            assert PersistentQueue[int]("jobs", store=there).get(timeout=PATIENCE) == 1
+            assert PersistentQueue[int]("jobs", store=there).get(timeout=3 * PATIENCE) == 1
             fill("jobs", 2)
-            assert PersistentQueue[int]("jobs", store=there).get(timeout=PATIENCE) == 2
+            assert PersistentQueue[int]("jobs", store=there).get(timeout=3 * PATIENCE) == 2
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=PATIENCE)
+        out, _ = process.communicate(timeout=3 * PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 0 and '"moved": 2' in out

@@ -86,7 +86,7 @@ def test_it_works_until_it_is_stopped() -> None:
         note.enqueue("one")
         wait_until(lambda: seen() == ["one"], "the job")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.multiprocess
@@ -113,4 +113,4 @@ def test_it_starts_anew_when_a_file_changes(tmp_path: Path) -> None:
 
         wait_until(again, "the new code")
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)

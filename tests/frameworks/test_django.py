@@ -172,7 +172,7 @@ def test_a_process_that_is_killed_leaves_both_the_rows_and_the_job_or_neither(
     shop_database: dict[str, Any], before: bool
 ) -> None:
     program = project.manage(shop_database, "shell", "-c", KILLED.format(before=before))
-    _, err = program.communicate(timeout=PATIENCE)
+    _, err = program.communicate(timeout=3 * PATIENCE)
 
     assert program.returncode == -signal.SIGKILL, err
     assert (Order.objects.count(), waiting()) == ((0, 0) if before else (1, 1))
@@ -420,7 +420,7 @@ def test_the_command_works_until_empty_and_its_exit_code_tells_of_failures(shop_
     result = shop.pack.enqueue(order.pk)
     written = shop.write.enqueue("you")
     command = project.manage(shop_database, "localqueue_worker", "--until-empty", "--queue", "default")
-    out, err = command.communicate(timeout=PATIENCE)
+    out, err = command.communicate(timeout=3 * PATIENCE)
     assert command.returncode == 0, err
     assert "1 succeeded, 0 failed" in out
     result.refresh(), written.refresh()
@@ -428,7 +428,7 @@ def test_the_command_works_until_empty_and_its_exit_code_tells_of_failures(shop_
 
     shop.fail.enqueue("bench")
     command = project.manage(shop_database, "localqueue_worker", "--until-empty", "--processes", "2")
-    _, err = command.communicate(timeout=PATIENCE)
+    _, err = command.communicate(timeout=3 * PATIENCE)
     assert command.returncode == 1 and "1 tasks failed" in err
 
 
@@ -439,9 +439,9 @@ def test_the_command_ends_with_0_when_it_is_told_to(shop_database: dict[str, Any
     queue = backend().tasks.queue("default")
     command = project.manage(shop_database, "localqueue_worker", "--processes", processes)
     try:
-        queue.result(result.id, timeout=PATIENCE)
+        queue.result(result.id, timeout=3 * PATIENCE)
         command.send_signal(signal.SIGTERM)
-        out, err = command.communicate(timeout=PATIENCE)
+        out, err = command.communicate(timeout=3 * PATIENCE)
     finally:
         command.kill()
     assert command.returncode == 0, err

@@ -170,9 +170,9 @@ def test_the_command_ends_with_0_on_sigterm(tmp_path: Path) -> None:
 
     try:
         with tasks:
-            assert greet.enqueue("you").result(timeout=PATIENCE) == "shop greets you"
+            assert greet.enqueue("you").result(timeout=3 * PATIENCE) == "shop greets you"
         command.send_signal(signal.SIGTERM)
-        out, err = command.communicate(timeout=PATIENCE)
+        out, err = command.communicate(timeout=3 * PATIENCE)
     finally:
         command.kill()
     assert command.returncode == 0, err

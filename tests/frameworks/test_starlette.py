@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,7 +28,6 @@ from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import QueueStoreError
 from localqueue.starlette import get_queue, get_tasks, lifespan, queue_named
 from localqueue.tasks import TaskError
-from tests.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -223,14 +223,16 @@ async def begin() -> str:
 def test_uvicorn_is_stopped_when_the_running_jobs_have_ended(tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION)
     os.mkfifo(tmp_path / "pipe")
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "application:app", "--port", str(port)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port, handed_on = listening.getsockname()[1], listening.fileno()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "application:app", "--fd", str(handed_on)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=[handed_on],
+        )
     assert server.stderr is not None
     said = []
     try:

@@ -47,7 +47,7 @@ def test_an_order_is_charged_and_then_a_mail_is_sent(shop: Any) -> None:
         placed = client.post("/orders", params={"customer": "ada@example.com", "cents": 1250}).json()
         order, mail = shop.charge.job(placed["order"]), shop.send_mail.job(placed["mail"])
 
-        assert mail.result(timeout=PATIENCE) == "Thank you, ada@example.com"
+        assert mail.result(timeout=3 * PATIENCE) == "Thank you, ada@example.com"
         assert client.get(f"/orders/{order.id}").json() == "ada@example.com has paid 12.50"
         assert order.status().attempts == 2
         assert order.status().finished_at <= mail.status().started_at
@@ -67,7 +67,7 @@ def web_server() -> Iterator[httpx.Client]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         words = ("-m", "uvicorn", "web_shop:app", "--fd", str(listening.fileno()))
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=3 * PATIENCE)
         with started(*words, pass_fds=[listening.fileno()]), client:
             yield client
 

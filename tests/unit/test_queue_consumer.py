@@ -154,7 +154,7 @@ def test_a_blocked_get_is_woken_by(event: str) -> None:
     with MemoryQueueStore() as store:
         queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
         short: PersistentQueue[Any] = PersistentQueue("jobs", store=store, lease_timeout=0.1)
-        act: Any = int
+        act: Any = None  # what happens by itself may have happened before anybody listens, on a busy machine
         if event == "a delay ends":
             queue.put("x", delay=0.1)
         elif event == "a lease ends":
@@ -181,8 +181,9 @@ def test_a_blocked_get_is_woken_by(event: str) -> None:
         got: list[Any] = []
         background = Background()
         background.start(lambda: got.append(queue.get(timeout=PATIENCE)))
-        assert listening.wait(PATIENCE)
-        act()
+        if act is not None:
+            assert listening.wait(PATIENCE)
+            act()
         background.join()
         assert got == ["x"]
 

@@ -170,7 +170,7 @@ def test_a_blocked_publish_goes_on_when_the_full_subscriber_leaves(store: Memory
     background.start(publish)
     assert waiting.wait(PATIENCE)
     events.unsubscribe("dead")
-    assert published.wait(3)
+    assert published.wait(PATIENCE)
     background.join()
     assert alive.get_nowait() == 2
 

@@ -192,14 +192,14 @@ def test_closing_the_store_ends_a_blocked_get(tmp_path: Path) -> None:
 
     def consume() -> None:
         with pytest.raises(QueueStoreClosedError):
-            queue.get(timeout=PATIENCE)
+            queue.get(timeout=2 * PATIENCE)
         ended.set()
 
     thread = threading.Thread(target=consume, daemon=True)
     thread.start()
     assert listening.wait(PATIENCE)
     store.close()
-    assert ended.wait(PATIENCE / 2)
+    assert ended.wait(PATIENCE)
     thread.join(PATIENCE)
 
 

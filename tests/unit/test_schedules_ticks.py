@@ -346,13 +346,14 @@ class TellsWhenFull(SQLiteQueueStore):
             raise
 
 
-def test_a_running_scheduler_puts_what_a_full_queue_had_kept_waiting(tmp_path: Any) -> None:
-    with TellsWhenFull(tmp_path / "q.db") as store:
+def test_a_running_scheduler_puts_what_a_full_queue_had_kept_waiting(tmp_path: Any, clock: Clock) -> None:
+    with TellsWhenFull(tmp_path / "q.db", clock=clock) as store:
         store.refused = threading.Event()
         queue = PersistentQueue[Any]("jobs", store=store, maxsize=1)
         queue.put("in the way")
         scheduler = Scheduler(queue)
-        scheduler.add(PeriodicSchedule("a", every=3600, start_at=store.now() + 0.05, value="x"))
+        scheduler.add(PeriodicSchedule("a", every=3600, value="x"))
+        clock.advance(3600)
         thread = in_thread(scheduler)
         assert store.refused.wait(PATIENCE)
         assert [queue.get(timeout=PATIENCE), queue.get(timeout=PATIENCE)] == ["in the way", "x"]

@@ -59,12 +59,16 @@ def test_one_worker_serves_all_queues_whatever_runs_their_tasks(tasks: Tasks) ->
 
 def test_the_threads_are_shared_by_all_queues(tasks: Tasks) -> None:
     lock, running, most = threading.Lock(), 0, 0
+    together = threading.Event()
 
     def work() -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
+            if running == 2:
+                together.set()
+        assert together.wait(PATIENCE)
         threading.Event().wait(0.01)
         with lock:
             running -= 1
@@ -125,7 +129,8 @@ def test_turns_go_by_weight_and_a_queue_that_was_away_does_not_catch_up() -> Non
     order: list[str] = []
     enough = threading.Event()
 
-    def work(queue: str, has_place: bool) -> None:
+    def work(queue: str, other: str, has_place: bool) -> None:
+        deadline = time.monotonic() + PATIENCE
         while not enough.is_set():
             if not (has_place and turns.keep(queue)):
                 if has_place:
@@ -134,15 +139,18 @@ def test_turns_go_by_weight_and_a_queue_that_was_away_does_not_catch_up() -> Non
             order.append(queue)
             if len(order) == 100:
                 enough.set()
+            while not (turns.waiting(other) or enough.is_set()):  # alone it would have all the turns
+                assert time.monotonic() < deadline
+                time.sleep(0.0001)
         turns.give()
 
-    light = threading.Thread(target=work, args=("light", False))
+    light = threading.Thread(target=work, args=("light", "heavy", False))
     light.start()
     while turns.keep("heavy"):  # until the other one waits
         pass
     turns.give()
     assert turns.take("heavy", stopping)
-    work("heavy", True)
+    work("heavy", "light", True)
     light.join(PATIENCE)
 
     assert not light.is_alive()

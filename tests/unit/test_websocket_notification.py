@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -183,10 +184,13 @@ def test_a_message_is_pushed_when_it_can_be_leased_and_not_before() -> None:
     async def main() -> None:
         connection = Connection()
         policy = WebSocketNotification(connection, lambda message: message.id)
-        policy.notify(QueueMessage("later", None, "jobs", available_at=0.05))
         policy.notify(QueueMessage("waits", None, "jobs", state="waiting"))
         policy.notify(QueueMessage("now", None, "jobs"))
+        await until(lambda: connection.got)
+        start = time.monotonic()
+        policy.notify(QueueMessage("later", None, "jobs", available_at=0.1))
         await until(lambda: len(connection.got) == 2)
+        assert time.monotonic() - start > 0.09
         assert connection.got == ["now", "later"]
 
     asyncio.run(main())

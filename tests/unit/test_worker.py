@@ -113,12 +113,14 @@ def test_run_until_empty_leaves_delayed_messages_unless_asked_to_wait(
     queue: PersistentQueue[Any], concurrency: int
 ) -> None:
     seen: list[str] = []
-    queue.put("later", delay=0.3)
+    later = queue.put("later", delay=3600)
     worker = Worker(queue, seen.append, concurrency=concurrency)
     worker.run_until_empty()
     assert seen == []
+    queue.cancel(later)
+    queue.put("soon", delay=0.3)
     worker.run_until_empty(wait_for_delayed=True)
-    assert seen == ["later"]
+    assert seen == ["soon"]
 
 
 def test_waiting_for_delayed_messages_ends_when_somebody_else_takes_them(queue: PersistentQueue[Any]) -> None:

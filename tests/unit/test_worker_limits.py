@@ -156,8 +156,9 @@ def test_while_a_limit_of_all_messages_is_closed_none_is_leased(queue: Persisten
     assert watched.leased.total() <= 20 + 3 + 4
 
 
-def test_while_the_limit_of_a_key_is_closed_each_of_its_messages_is_leased_once(queue: PersistentQueue[Any]) -> None:
-    gate, watched = Gate(), Watched(queue.store)
+def test_while_the_limit_of_a_key_is_closed_each_of_its_messages_is_leased_once(store: QueueStore) -> None:
+    queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=60)  # so long is a message put off
+    gate, watched = Gate(), Watched(store)
     others: list[Any] = []
 
     def handle(value: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue
 from localqueue.contracts.steps import PATIENCE
+from localqueue.message import QueueMessage
 from localqueue.workers import Worker, current_job
 from tests.unit.worker_steps import Log, Running, eventually
 
@@ -20,16 +21,24 @@ def queue() -> Iterator[PersistentQueue[Any]]:
         yield PersistentQueue("jobs", store=store)
 
 
+class OfStuck(Worker):
+    """Only handlers of the value "stuck" have their time: on a busy machine others may take long as well."""
+
+    def timeout_for(self, message: QueueMessage[Any]) -> float | None:
+        return self.timeout if message.value == "stuck" else None
+
+
 class Stuck:
     """Hangs on the value "stuck" until it is freed."""
 
     def __init__(self) -> None:
-        self.free = threading.Event()
+        self.hangs, self.free = threading.Event(), threading.Event()
         self.lost: list[bool] = []
         self.ended = threading.Semaphore(0)
 
     def __call__(self, value: str) -> str:
         if value == "stuck":
+            self.hangs.set()
             assert self.free.wait(PATIENCE)
             self.lost.append(current_job().lost)
             self.ended.release()
@@ -42,7 +51,7 @@ def test_a_handler_that_hangs_fails_its_message_and_the_others_go_on(
 ) -> None:
     queue.put_many(["stuck", "a", "b"])
     handler, log = Stuck(), Log()
-    worker = Worker(queue, handler, concurrency=concurrency, timeout=0.1, max_tries=1, prefetch=3, on_settled=log)
+    worker = OfStuck(queue, handler, concurrency=concurrency, timeout=0.1, max_tries=1, prefetch=3, on_settled=log)
     with Running(worker):
         eventually(lambda: queue.stats().total == 1)
         (dead,) = queue.dead_letters()
@@ -62,7 +71,7 @@ def test_messages_behind_a_handler_that_hangs_are_given_back_without_costing_a_t
 ) -> None:
     queue.put_many(["stuck", "a"])
     handler, log = Stuck(), Log()
-    worker = Worker(queue, handler, timeout=0.1, max_tries=1, prefetch=2, on_settled=log)
+    worker = OfStuck(queue, handler, timeout=0.1, max_tries=1, prefetch=2, on_settled=log)
     worker.run_until_empty()
     handler.free.set()
     (acked,) = [one for one in log.settled if one.state == "acked"]
@@ -102,7 +111,7 @@ def test_a_worker_stops_while_a_handler_hangs_when_its_time_is_up(queue: Persist
     handler, log = Stuck(), Log()
     worker = Worker(queue, handler, timeout=0.3, max_tries=1, on_settled=log)
     with Running(worker) as running:
-        eventually(lambda: queue.stats().inflight == 1)
+        assert handler.hangs.wait(PATIENCE)
         worker.stop()
         running.join()
     handler.free.set()

@@ -229,7 +229,7 @@ class SharedJournalContract:
         store.enable_journal()
         put(store, payload="here")
         process = harness.in_process(_work_elsewhere)
-        process.join(PATIENCE)
+        process.join(2 * PATIENCE)
         assert process.exitcode == 0
         assert types(store) == ["enqueued", "enqueued", "leased", "acked", "leased", "acked"]
         assert [event.seq for event in store.events()] == [1, 2, 3, 4, 5, 6]

@@ -96,7 +96,7 @@ def _begin(store: Any, together: Any, answers: Any, owner: str, rounds: int) -> 
     """Begin each of some keys when everybody is there; report those that were won."""
     won = []
     for n in range(rounds):
-        together.wait(PATIENCE)
+        together.wait(2 * PATIENCE)
         if store.begin(f"key-{n}", _pending(owner, NOW + 60), now=NOW) is None:
             won.append(n)
     answers.put((owner, won))
@@ -168,7 +168,7 @@ class SharedIdempotencyStoreContract(ExclusiveIdempotencyStoreContract):
         context = harness.context()
         together, answers = context.Barrier(3), context.Queue()
         processes = [harness.in_process(_begin, together, answers, owner, 20) for owner in "abc"]
-        won = dict(answers.get(timeout=PATIENCE * 2) for _ in processes)
+        won = dict(answers.get(timeout=3 * PATIENCE) for _ in processes)
         for process in processes:
             process.join(PATIENCE)
             assert process.exitcode == 0

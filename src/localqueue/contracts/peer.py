@@ -34,7 +34,7 @@ class Peer:
         self._connection.send((method, arguments))
 
     def answer(self) -> Any:
-        assert self._connection.poll(PATIENCE), "the other process does not answer"
+        assert self._connection.poll(2 * PATIENCE), "the other process does not answer"
         return self._connection.recv()
 
     def ask(self, method: str, *arguments: Any) -> Any:

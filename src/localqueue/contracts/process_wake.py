@@ -139,7 +139,7 @@ class ProcessWakeContract:
         put(live)
         holding = harness.context().Event()
         process = harness.in_process(_hold_until_killed, holding)
-        assert holding.wait(PATIENCE)
+        assert holding.wait(2 * PATIENCE)
         process.kill()
         process.join(PATIENCE)
         with live.listen(["jobs"]) as waiter:

@@ -36,7 +36,7 @@ def finish(processes: list[BaseProcess]) -> None:
 
 def _fill(store: QueueStore, go: Any, answers: Any) -> None:
     admitted = 0
-    go.wait(PATIENCE)
+    go.wait(2 * PATIENCE)
     for _ in range(20):
         try:
             put_limited(store, Limit(50))
@@ -47,7 +47,7 @@ def _fill(store: QueueStore, go: Any, answers: Any) -> None:
 
 
 def _claim_and_ack(store: QueueStore, go: Any, answers: Any, limit: int) -> None:
-    go.wait(PATIENCE)
+    go.wait(2 * PATIENCE)
     claimed: list[str] = []
     while found := lease(store, limit=limit, timeout=300):
         for message in found:
@@ -70,13 +70,13 @@ def _settle_stale(store: QueueStore, message_id: str, answers: Any) -> None:
 
 
 def _dedupe(store: QueueStore, go: Any, answers: Any) -> None:
-    go.wait(PATIENCE)
+    go.wait(2 * PATIENCE)
     done = [store.commit(Changes(enqueue=[new(store, dedupe_key="d")])).enqueued[0].outcome for _ in range(10)]
     answers.put(done.count("stored"))
 
 
 def _mint(store: QueueStore, go: Any, answers: Any) -> None:
-    go.wait(PATIENCE)
+    go.wait(2 * PATIENCE)
     answers.put([put(store, "minted") for _ in range(100)])
 
 
@@ -93,7 +93,7 @@ class ProcessContract:
             threads = Background()
             for n in range(beside):
                 threads.start(work, in_threads_of, go, answers, *arguments[n % len(arguments)])
-            results = [answers.get(timeout=PATIENCE * 2) for _ in range(len(arguments) + beside)]
+            results = [answers.get(timeout=3 * PATIENCE) for _ in range(len(arguments) + beside)]
             threads.join()
             finish(processes)
             return results
@@ -127,7 +127,7 @@ class ProcessContract:
         assert message.attempts == 2
         answers = harness.context().Queue()
         process = harness.in_process(_settle_stale, message.id, answers)
-        assert answers.get(timeout=PATIENCE) == [False, False, False, True]
+        assert answers.get(timeout=2 * PATIENCE) == [False, False, False, True]
         finish([process])
         assert ack(live, message)
 

@@ -19,7 +19,7 @@ from localqueue.contracts.steps import (
     take,
 )
 from localqueue.errors import QueueStoreClosedError
-from localqueue.stores.port import BellWaiter, QueueStore, Waiter
+from localqueue.stores.port import BellWaiter, QueueStore, StoredMessage, Waiter
 
 
 class Waiting:
@@ -39,6 +39,17 @@ class Waiting:
     def woken(self) -> bool:
         self._threads.join()
         return self._result == [True]
+
+
+def _take_when_woken(live: QueueStore, waiter: Waiter, since: float, seconds: float) -> StoredMessage:
+    """A message that comes when so many seconds have passed. A busy machine may find it there, and waits for none."""
+    found = lease(live)
+    if not found:
+        assert waiter.wait(PATIENCE)
+        found = lease(live)
+    assert time.monotonic() - since > 0.9 * seconds
+    (message,) = found
+    return message
 
 
 class WakeContract:
@@ -136,7 +147,7 @@ class WakeContract:
         with live.listen(["jobs"]) as waiter:
             start = time.monotonic()
             assert not waiter.wait(0.1)
-            assert 0.09 <= time.monotonic() - start < 5
+            assert 0.09 <= time.monotonic() - start < PATIENCE
             assert not waiter.wait(0)
 
     def test_who_leases_by_himself_hears_the_same(self, live: QueueStore) -> None:
@@ -148,11 +159,10 @@ class WakeContract:
             assert waiter.heard(PATIENCE)
 
     def test_a_delayed_message_wakes_when_it_is_due(self, live: QueueStore) -> None:
+        start = time.monotonic()
         put(live, delay=0.2)
         with live.listen(["jobs"]) as waiter:
-            assert lease(live) == []
-            assert waiter.wait(PATIENCE)
-            take(live)
+            _take_when_woken(live, waiter, start, 0.2)
 
     def test_a_delayed_message_put_while_waiting_wakes_when_it_is_due(self, live: QueueStore) -> None:
         with live.listen(["jobs"]) as waiter:
@@ -163,11 +173,10 @@ class WakeContract:
 
     def test_an_expired_lease_wakes(self, live: QueueStore) -> None:
         put(live)
+        start = time.monotonic()
         take(live, timeout=0.2)
         with live.listen(["jobs"]) as waiter:
-            assert lease(live) == []
-            assert waiter.wait(PATIENCE)
-            assert take(live).attempts == 2
+            assert _take_when_woken(live, waiter, start, 0.2).attempts == 2
 
     def test_a_release_wakes(self, live: QueueStore) -> None:
         put(live)
@@ -266,10 +275,11 @@ class WakeContract:
             assert waiting.woken()
 
     def test_a_producer_that_waits_for_room_is_woken_when_a_message_expires(self, live: QueueStore) -> None:
+        start = time.monotonic()
         put(live, ttl=0.2)
         with live.listen_capacity({"jobs": 1}) as waiter:
-            assert not waiter.wait(0)
-            assert waiter.wait(3)
+            assert waiter.wait(PATIENCE)
+            assert time.monotonic() - start > 0.18
 
     def test_closing_the_store_ends_a_wait(self, live: QueueStore) -> None:
         ended = threading.Event()
@@ -287,7 +297,7 @@ class WakeContract:
         threads.start(wait)
         assert started.wait(PATIENCE)
         live.close()
-        assert ended.wait(3), "close() left a thread waiting"
+        assert ended.wait(PATIENCE), "close() left a thread waiting"
         threads.join()
 
     def test_closing_a_waiter_twice_is_harmless(self, live: QueueStore) -> None:
