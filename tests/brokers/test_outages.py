@@ -176,12 +176,14 @@ def test_nothing_is_lost_when_the_server_is_killed_and_started_again(
             here.server.save_declarations()
         traffic.stream()
         traffic.wait_for(lambda: len(traffic.acked) >= MESSAGES // 3)
+        traffic.wait_until_recovered()  # should the server have been busy
+        before = traffic.counters.degradations
         here.server.kill()
         traffic.send_to(len(traffic.confirmed) + MESSAGES // 3)
         traffic.wait_for(lambda: traffic.failures)
         traffic.wait_until_degraded()
         traffic.wait_for(lambda: traffic.counters.polls >= 2)
-        assert traffic.counters.degradations == 1  # it is one outage, however often push was tried again
+        assert traffic.counters.degradations == before + 1  # it is one outage, however often push was tried again
         here.server.start()
         traffic.wait_until_recovered()
         traffic.require_push()
@@ -189,7 +191,7 @@ def test_nothing_is_lost_when_the_server_is_killed_and_started_again(
 
 
 def test_a_subscription_of_kafka_leaves_no_partition_to_the_poll_before_it(kafka: Kafka, queue: str) -> None:
-    with place("kafka", kafka).open() as broker:
+    with open_broker(f"{kafka.url}?partitions=2") as broker:
         broker.ensure(queue)
         broker.send(queue, Outgoing(b"polled"))
         (polled,) = take_many(broker, queue, 1)
@@ -212,12 +214,13 @@ def test_the_disk_alarm_fails_sends_and_stops_no_handler(rabbitmq: RabbitMQ, que
         rabbitmq.raise_disk_alarm()
         try:
             traffic.send_to(MESSAGES)
-            traffic.wait_for(lambda: len(traffic.failures) >= 2)
-            assert "alarm" in str(traffic.failures[-1])
+            traffic.wait_for(lambda: sum("alarm" in str(failure) for failure in traffic.failures) >= 2)
             traffic.go_on()
             traffic.wait_for(lambda: traffic.confirmed <= traffic.settled)
+            traffic.wait_until_recovered()
+            before = traffic.counters.degradations
             proxy.drop()  # and it connects again during the alarm
-            traffic.wait_for(lambda: traffic.counters.degradations)
+            traffic.wait_for(lambda: traffic.counters.degradations > before)
             traffic.wait_until_recovered()
             assert len(traffic.confirmed) < MESSAGES
         finally:
@@ -242,9 +245,10 @@ def test_a_bridge_moves_everything_in_order_although_its_target_is_killed(
             assert killed.wait(PATIENCE)
         return message
 
-    with open_broker(f"sqlite:///{tmp_path}/jobs.db") as source, here.open() as target:
+    jobs = f"sqlite:///{tmp_path}/jobs.db"
+    with open_broker(jobs) as source, here.open() as target, open_broker(here.url) as patient:
         source.send_batch(queue, [Outgoing(body) for body in bodies])
-        target.ensure(queue)
+        patient.ensure(queue)
         here.server.save_declarations()
         with Bridge(source, target, queue=queue, batch=7, change=look) as bridge:
             moving = ThreadPoolExecutor(1).submit(bridge.run_until_empty)
@@ -256,8 +260,8 @@ def test_a_bridge_moves_everything_in_order_although_its_target_is_killed(
             moving.result(PATIENCE)
         assert bridge.counts.retries >= 1 and bridge.counts.lost == 0
         assert (source.stats(queue).ready, source.stats(queue).inflight) == (0, 0)
-        found = take_many(target, queue, MESSAGES)
-        while more := target.receive(queue, MESSAGES):
+        found = take_many(patient, queue, MESSAGES)
+        while more := patient.receive(queue, MESSAGES):
             found += more
         assert list(dict.fromkeys(one.body for one in found)) == bodies
-        assert all(target.ack(found))
+        assert all(patient.ack(found))

@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -269,13 +270,19 @@ def test_no_password_is_shown() -> None:
         assert not broker.health().ok
 
 
-def test_who_is_told_and_can_read_nothing_is_told_again_later_and_later() -> None:
+def test_who_is_told_and_can_read_nothing_is_told_again_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when another program has read the message in a transaction that is still open."""
-    reads: Counter[str] = Counter()
+    now, reads, pauses = [100.0], Counter[str](), list[float]()
+    monkeypatch.setattr("localqueue.brokers.pgmq.backlog.time", SimpleNamespace(monotonic=lambda: now[0]))
     backlog = Backlog("jobs", lambda _: -1.0, reads)
-    assert backlog.look() == (True, 0.0)
-    done, again = backlog.look()
-    assert not done and 0 < again <= 0.005
+    for _ in range(10):
+        assert backlog.look() == (True, 0.0)
+        done, again = backlog.look()
+        assert not done
+        pauses.append(again)
+        now[0] += again + 0.001
+    assert pauses == pytest.approx([0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0])
+    assert backlog.look() == (True, 0.0) and not backlog.look()[0]
     reads["jobs"] += 1
     assert backlog.look() == (True, 0.0)
 
