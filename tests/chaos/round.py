@@ -24,7 +24,7 @@ from tests.chaos.workload import NAMESPACES
 #: A killed client's leases have ended, and all is delivered, within this time.
 DRAINED_WITHIN = 60.0
 _LIVES_ON = 0.3
-_SEEN_TO_DIE = 10.0
+_SEEN_TO_DIE = 60.0
 
 
 @dataclass

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from collections import Counter, defaultdict
 from multiprocessing.connection import Connection
@@ -50,7 +52,7 @@ def shop(store: Any, log: Log) -> Tasks:
 
     @tasks.task(queue="limited", retries=50, retry_delay=0, concurrency=AT_ONCE)
     def narrow(number: int) -> list[int]:
-        log.write("begin", number)
+        log.write("begin", number, lease_end(store))
         time.sleep(0.02)
         log.write("end", number)
         return [number, current_job().message.attempts]
@@ -65,6 +67,13 @@ def shop(store: Any, log: Log) -> Tasks:
         log.write("tick", message.headers[TICK_HEADER], message.id)
 
     return tasks
+
+
+def lease_end(store: Any) -> float:
+    """Until when the job that runs surely has its lease, by the clock of the log. Perhaps it is renewed later on."""
+    now, until = time.monotonic(), current_job().message.leased_until
+    assert until is not None
+    return now + until - float(store.now())
 
 
 def note_starts(store: Any, log: Log) -> None:
@@ -83,6 +92,8 @@ def note_starts(store: Any, log: Log) -> None:
 
 def work(connection: Connection, place: Place, path: str) -> None:
     """A process that works for the shop until it is killed or told to stop."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # also when it is told before it works
+    connection.send("here")
     log = Log(path)
     with place.open() as store:
         note_starts(store, log)
@@ -91,16 +102,19 @@ def work(connection: Connection, place: Place, path: str) -> None:
 
 
 def spans(log: Log, killed: dict[int, float]) -> list[Span]:
-    """When the handlers of the narrow task ran; one that was killed ran until then."""
-    begun: dict[tuple[int, int], float] = {}
+    """When the handlers of the narrow task ran; one that was killed ran until then.
+
+    No longer than their leases: the place of one whose process stood still for that long is given to another.
+    """
+    begun: dict[tuple[int, int], tuple[float, float]] = {}
     found = []
-    for at, process, what, number in sorted([*log.lines("begin"), *log.lines("end")]):
+    for at, process, what, number, *until in sorted([*log.lines("begin"), *log.lines("end")]):
         if what == "begin":
-            begun[process, number] = at
+            begun[process, number] = at, *until
         elif (begin := begun.pop((process, number), None)) is not None:
-            found.append(Span("narrow", begin, at))
-    found += [Span("narrow", begin, killed[process]) for (process, _), begin in begun.items() if process in killed]
-    return found
+            found.append((*begin, at))
+    found += [(*begin, killed[process]) for (process, _), begin in begun.items() if process in killed]
+    return [Span("narrow", begin, min(until, end)) for begin, until, end in found if begin < until]
 
 
 def starts(log: Log) -> dict[str, Counter[float]]:

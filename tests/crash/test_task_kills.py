@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localqueue.contracts.steps import PATIENCE
-from tests.crash.children import Child
+from tests.crash.children import DEADLINE, Child
 from tests.crash.shop import AT_ONCE, IN_A_SECOND, Log, shop, spans, starts, work
 from tests.limit_histories import exceeds, most_at_once
 from tests.stores import SHARED, new_place
@@ -54,12 +54,13 @@ def test_killed_workers_lose_no_job_exceed_no_limit_and_double_no_tick(kind: str
         assert len(ids) >= KILLS and all(len(messages) == 1 for messages in ids.values())
 
         for worker in workers:
+            assert worker.connection.poll(DEADLINE) and worker.connection.recv() == "here"
             worker.process.terminate()
         assert [worker.exit_code for worker in workers] == [0] * WORKERS
 
 
 def _wait_for(condition: object) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEADLINE
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "the workers do not go on"
         time.sleep(0.005)

@@ -56,8 +56,8 @@ def order_until_killed(connection: Connection, path: str, who: int) -> None:
             queue.put(n, dedupe_key=str(n), connection=own)
             own.execute("ROLLBACK" if chance.random() < 0.2 else "COMMIT")
             if not timer.is_alive():
-                timer.start()
                 connection.send(n)
+                timer.start()
 
 
 @pytest.fixture

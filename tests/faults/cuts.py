@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest
@@ -18,7 +19,7 @@ from tests.crash.stores import Clock
 from tests.faults.proxy import PLACES, Proxy, Where
 from tests.faults.ways import through, within_deadline
 from tests.servers import MongoDB, Server
-from tests.stores import on_server
+from tests.stores import Place, on_server
 
 #: What a store on the far side of a proxy is given, in seconds, to find out that the server does not answer.
 TIMEOUT = 1.0
@@ -27,8 +28,10 @@ TIMEOUT = 1.0
 PATIENT_TIMEOUT = 8.0
 
 _BEFORE_THE_LAST = 5
+_TRIES = 4
 
 Picture = dict[str, Any]
+T = TypeVar("T")
 
 
 class Halves(NamedTuple):
@@ -126,7 +129,7 @@ class Outcome(NamedTuple):
 def connected(server: Server, proxy: Proxy) -> Iterator[None]:
     """Keeps open what stores of one process share, so that each run does not begin with making it."""
     place = on_server(server)
-    with place.open(), through(place, proxy.port).open(timeout=TIMEOUT):
+    with place.open(), _open(place, proxy, timeout=TIMEOUT):
         yield
 
 
@@ -183,45 +186,81 @@ def run(
     *,
     timeout: float = TIMEOUT,
 ) -> Outcome:
-    """Run a scenario through the proxy, which `break_it` has told what to do, and look at what is left of it."""
+    """Run a scenario through the proxy, which `break_it` has told what to do, and look at what is left of it.
+
+    Once more when it failed before anything was broken, because this machine stood still for longer than the timeout.
+    """
+    for _ in range(_TRIES):
+        outcome, broken = _run(server, proxy, rehearsal, break_it, timeout)
+        if broken or outcome.failure is None:
+            return outcome
+    raise AssertionError("it fails though nothing is broken") from outcome.failure
+
+
+def _run(
+    server: Server, proxy: Proxy, rehearsal: Rehearsal, break_it: Callable[[Proxy], None], timeout: float
+) -> tuple[Outcome, bool]:
+    """How a run ended, and whether anything was broken by then."""
     clock, place = Clock(), on_server(server)
     with place.open(clock=clock) as witness:
         given = prepared(witness, rehearsal.name, clock, rehearsal.journal)
-        with through(place, proxy.port).open(clock=Clock(clock.now), timeout=timeout) as store:
-            _connect(store, witness)
+        with _open(place, proxy, clock=Clock(clock.now), timeout=timeout) as store:
+            patiently(lambda: _connect(store, witness), timeout)
             break_it(proxy)
             outcome = within_deadline(lambda: _steps(store, rehearsal.name, given))
             late = proxy.is_silent
+            broken = late or proxy.has_cut
             proxy.mend()
             seen = shown(witness)
             while late and seen != (seen := shown(witness)):
                 pass  # what was held back arrives while it is looked at
             assert seen in outcome.allowed(rehearsal), f"{outcome}: neither before nor after"
-            within_deadline(lambda: assert_works(store))
+            within_deadline(lambda: patiently(lambda: assert_works(store), timeout))
         assert witness.check().problems == ()
-    return outcome
+    return outcome, broken
 
 
-def vanish(server: Server, proxy: Proxy, name: str, nth: int) -> bool:
-    """A host that is gone, as far as the server can tell, from the nth round trip on: others must get on with it.
+def vanish(server: Server, proxy: Proxy, name: str, nth: int) -> None:
+    """A host that is gone, as far as the server can tell, from the nth round trip on: others must get on with it."""
+    for _ in range(_TRIES):  # where it failed before, this machine stood still
+        outcome = _vanish(server, proxy, name, nth)
+        if proxy.has_cut or outcome.failure is None:
+            return
+    raise AssertionError("it fails though nobody is gone") from outcome.failure
 
-    False when the scenario came to its end before.
-    """
+
+def _vanish(server: Server, proxy: Proxy, name: str, nth: int) -> Outcome:
     clock, place = Clock(), on_server(server)
     with place.open(clock=clock) as witness:
         given = prepared(witness, name, clock, False)
-        store = through(place, proxy.port).open(clock=Clock(clock.now), timeout=TIMEOUT)
+        store = _open(place, proxy, clock=Clock(clock.now), timeout=TIMEOUT)
         try:
-            _connect(store, witness)
+            patiently(lambda: _connect(store, witness), TIMEOUT)
             proxy.silence_at(nth)
             outcome = within_deadline(lambda: _steps(store, name, given))
-            assert proxy.has_cut or outcome.failure is None
             if proxy.has_cut:
                 within_deadline(lambda: assert_works(witness))
         finally:
             proxy.mend()
             store.close()
-        return proxy.has_cut
+    return outcome
+
+
+def patiently(call: Callable[[], T], timeout: float) -> T:
+    """What `call` returns. When it got no answer within the store's timeout it is tried again: this machine may have
+    stood still. What fails sooner fails for a reason."""
+    for _ in range(_TRIES - 1):
+        began = time.monotonic()
+        try:
+            return call()
+        except QueueStoreUnavailableError:
+            if time.monotonic() - began < 0.9 * timeout:
+                raise
+    return call()
+
+
+def _open(place: Place, proxy: Proxy, *, timeout: float, **options: Any) -> Any:
+    return patiently(lambda: through(place, proxy.port).open(timeout=timeout, **options), timeout)
 
 
 def _connect(store: Any, witness: Any) -> None:

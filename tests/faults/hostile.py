@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import UnknownMessage
 from localqueue.stores.kept_error import kept
 from localqueue.stores.port import Changes, Edge, Lease, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
@@ -200,7 +201,7 @@ def record_key(store: Any, text: str) -> None:
     assert store.record("keys", text)[:3] == ("keys", text, value)
     with store.listen_records("keys", [text]) as waiter:
         store.commit(Changes(records=[RecordWrite("keys", text, value, tell=True)]))
-        assert waiter.wait(10)
+        assert waiter.wait(PATIENCE)
     assert text in [record.key for record in store.records("keys")]
     assert text not in [record.key for record in store.records("keys", after=text)]
 

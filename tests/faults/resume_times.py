@@ -21,8 +21,8 @@ def main(runs: int) -> None:
             seen: list[dict[str, float]] = []
             for _ in range(runs):
                 place = on_server(server)
-                with place.open(), place.open(timeout=1.0) as store:
-                    seen.append(restart(server, store, how))
+                with place.open() as witness, place.open(timeout=1.0) as store:
+                    seen.append(restart(server, store, witness, how))
             for name in seen[0]:
                 values = [one[name] for one in seen]
                 print(f"{kind:10} {how:10} {name:8} {statistics.median(values):6.2f} {max(values):6.2f}")

@@ -121,7 +121,7 @@ def test_a_worker_gives_up_by_the_servers_clock(place: Place, off: float, monkey
     with place.open() as store:
         monkeypatch.setattr("time.time", lambda: real() + off)
         queue = PersistentQueue[Any]("jobs", store=store)
-        for stop, least, most in ((stop_after_delay(60), 5, 5), (stop_after_delay(0.5), 2, 99)):
+        for stop, least, most in ((stop_after_delay(60), 5, 5), (stop_after_delay(0.5), 1, 99)):
             tries = 0
             queue.put("x")
             worker = Worker(queue, handler, wait=lambda state: 0.1, stop=stop_any(stop, stop_after_attempt(most)))

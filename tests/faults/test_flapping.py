@@ -24,7 +24,7 @@ def test_workers_settle_every_message_once_whatever_is_cut(kind: str) -> None:
     free.set()
     place = on_server(server)
     with Proxy(server.port) as proxy, through(place, proxy.port).open(timeout=5.0) as store, place.open() as witness:
-        with at_work(store, free) as crews:
+        with at_work(store, witness, free) as crews:
             proxy.flap(random.Random(kind), 10, 40)
             eventually(lambda: all(witness.stats(crew.name).total == 0 for crew in crews))
             assert proxy.has_cut

@@ -17,6 +17,6 @@ def test_workers_go_on_after_a_restart_and_settle_every_message_once(kind: str, 
     server = own_server(kind)
     place = on_server(server)
     with place.open() as witness, place.open(timeout=1.0) as store:
-        seconds = restart(server, store, how)
+        seconds = restart(server, store, witness, how)
         print(f"{kind}, {how}: {', '.join(f'{name} {value:.2f} s' for name, value in seconds.items())}")
         assert witness.check().problems == ()

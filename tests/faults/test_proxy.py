@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.proxy import PLACES, Proxy, Where
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Shouter:

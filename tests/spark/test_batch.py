@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,6 @@ from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
 from pyspark_localqueue import DefaultSource
-from tests.servers import free_port
 from tests.spark.contents import fill, in_order, options_of, read, rows
 from tests.stores import Place, new_place
 
@@ -158,12 +158,15 @@ def test_adbc_is_not_used_on_a_file_that_this_process_has_open(tmp_path: Path) -
 
 @pytest.mark.parametrize("engine", ["adbc", "python"])
 def test_a_server_that_is_gone_is_named_without_its_password(engine: str) -> None:
-    options = parse({"url": f"postgresql://me:secret@127.0.0.1:{free_port()}/db", "engine": engine})
-    with (
-        pytest.raises(QueueStoreUnavailableError, match=r"me@127\.0\.0\.1") as caught,
-        connected(options, engine_of(options)),
-    ):
-        pass
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # who has the port and does not listen
+        port = nobody.getsockname()[1]
+        options = parse({"url": f"postgresql://me:secret@127.0.0.1:{port}/db", "engine": engine})
+        with (
+            pytest.raises(QueueStoreUnavailableError, match=r"me@127\.0\.0\.1") as caught,
+            connected(options, engine_of(options)),
+        ):
+            pass
     assert "secret" not in str(caught.value)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.spark.columns import MESSAGES, RAW, arrow_schema, spark_schema
 from localqueue.spark.options import parse
 from localqueue.spark.source.rows import message_batch
 from localqueue.spark.streams import claim_lease
+from localqueue.spark.streams import claimant as claimant_module
 from localqueue.spark.streams.claim_blob import chunked, decode, encode, message_rows
 from localqueue.spark.streams.claimant import Claimant
 from localqueue.spark.streams.claims import CLAIMS, Claims, ClaimsLost, read_chunk
@@ -383,17 +385,18 @@ class TestClaimant:
     def test_it_finds_a_message_soon_and_asks_an_empty_queue_rarely(
         self, store: Any, claimant: Claimant, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[float] = []
+        asked: list[int | None] = []
         claim = claimant.claims.claim
-        monkeypatch.setattr(claimant.claims, "claim", lambda limit: asked.append(time.monotonic()) or claim(limit))
+        monkeypatch.setattr(claimant.claims, "claim", lambda limit: asked.append(limit) or claim(limit))
+        monkeypatch.setattr(claimant_module, "_ASK", 10 * PATIENCE)
         began = time.monotonic()
         polls = 0
-        while time.monotonic() < began + 0.5:
+        while polls < 100 or time.monotonic() < began + 0.2:
             assert claimant.advance(0, None) == 0
             polls += 1
-        assert len(asked) <= 2 < polls
+        assert len(asked) == 1
         put(store, 1)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while claimant.advance(0, None) == 0:
             assert time.monotonic() < deadline
 
@@ -403,7 +406,7 @@ class TestClaimant:
         claimant._report_at = 0.0
         assert claimant.advance(0, 2) == 1
         assert claimant._ahead is not None
-        claimant._ahead.result(10)  # it leases two more, which are still to come
+        claimant._ahead.result(PATIENCE)  # it leases two more, which are still to come
         report = claimant.report()
         assert (report["claim"], report["backlog"]) == (1, 3)
         assert report["oldest_age_seconds"] >= 0

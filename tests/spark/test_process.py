@@ -117,7 +117,8 @@ def test_a_task_finishes_when_the_driver_lets_go_of_it(url: str) -> None:
 
     def handler(value: int) -> None:
         seen.append(value)
-        leash.let_go(store, "j")
+        if len(seen) == 3:
+            leash.let_go(store, "j")
 
     task = plan(url, handler, until_empty=False)
     assert work(task, "me").acked == len(seen) == 3
@@ -143,19 +144,19 @@ def test_a_driver_that_is_not_heard_of_lets_go_and_its_record_is_swept_later(tmp
 
 def test_a_task_stops_at_its_time_on_the_clock_of_the_store(url: str) -> None:
     with opened(url) as queue:
-        now = queue.store.now()
-    began = time.monotonic()
-    assert work(plan(url, nothing, until_empty=False, ends_at=now + 0.3), "me").total == 0
-    assert 0.05 < time.monotonic() - began < 30
+        end = queue.store.now() + 0.3
+        assert work(plan(url, nothing, until_empty=False, ends_at=end), "me").total == 0
+        assert end <= queue.store.now() < end + 30
 
 
 def test_the_successor_of_a_lost_task_waits_for_its_leases(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_task, "_LOOK", 0.2)
     put(url, "left behind")
-    with opened(url, lease_timeout=1.0) as queue:
-        assert queue.get_message(leased_by="the task that is gone").value == "left behind"
-    assert work(plan(url, nothing, lease_timeout=1.0), "another").acked == 0
-    assert work(plan(url, nothing, lease_timeout=1.0), "successor", is_retry=True).acked == 1
+    with opened(url, lease_timeout=60.0) as queue:
+        left = queue.get_message(leased_by="the task that is gone")
+        assert work(plan(url, nothing), "another").acked == 0
+        queue.renew(left, timeout=1.0)  # and from here on it may take its time
+        assert work(plan(url, nothing), "successor", is_retry=True).acked == 1
 
 
 def test_a_coroutine_function_is_awaited(url: str) -> None:
