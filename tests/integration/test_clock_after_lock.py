@@ -18,6 +18,7 @@ from tests.stores import Place, new_place
 
 HELD = 0.6
 LEASE = 0.3
+KNOWN = 0.05  # seconds: how well the time of a server on a busy machine is known here
 
 
 def hold_file(connection: Connection, place: Place) -> None:
@@ -138,7 +139,7 @@ def test_what_waited_for_another_writer_is_dated_by_when_it_was_its_turn(
         (leased,) = store.lease(LeaseRequest("jobs", timeout=60))
         with HOLD[kind](place) as released:
             at = write(store, leased)
-            assert at >= released() - 0.001
+            assert at >= released() - KNOWN
         assert store.check().problems == ()
 
 

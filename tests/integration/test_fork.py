@@ -147,7 +147,7 @@ def test_parent_and_child_never_get_the_same_message(kind: str, tmp_path: Path) 
 
 def fork_during_a_write(connection: Connection, kind: str, path: str) -> None:
     """Fork while another thread is inside a long write transaction."""
-    store = open_store(kind, path, timeout=10)
+    store = open_store(kind, path, timeout=2 * PATIENCE)
     put_all(store, "before")
     inside = threading.Event()
     store._writer.on_edge = lambda edge: inside.set() if edge == "begun" else None

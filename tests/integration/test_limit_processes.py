@@ -25,7 +25,8 @@ from tests.unit.worker_steps import eventually
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
-LEASE = 4.0
+LEASE = 4.0  # of those who are killed
+LONG_LEASE = 300.0
 RUNS_FOR = 0.02
 
 
@@ -37,6 +38,7 @@ class Scene(NamedTuple):
     rate: tuple[int, float] | None
     concurrency: int | None
     keyed: bool
+    lease: float
 
     @property
     def limits(self) -> Limits:
@@ -74,7 +76,7 @@ def play(connection: Connection, scene: Scene, executor: Any) -> None:
             return committed
 
         store.commit = watched
-        queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=LEASE)
+        queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=scene.lease)
         worker = Worker(queue, handle, concurrency=2, executor=executor, limits=scene.limits, worker_id=None)
         worker.run_until_empty(wait_for_delayed=True)
         connection.send("done")
@@ -122,12 +124,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return new_place(request.param, tmp_path)
 
 
-def new_scene(place: Place, tmp_path: Path, name: str, count: int) -> Scene:
+def new_scene(place: Place, tmp_path: Path, name: str, count: int, lease: float = LONG_LEASE) -> Scene:
     notes = tmp_path / "notes"
     notes.touch()
     with place.open() as store:
         PersistentQueue[Any]("jobs", store=store).put_many([{"user": n % 3, "n": n} for n in range(count)])
-    return Scene(place, str(notes), **SCENES[name])
+    return Scene(place, str(notes), **SCENES[name], lease=lease)
 
 
 @scenes("both", "shared", "keyed", "rate")
@@ -164,7 +166,7 @@ def one_that_runs(scene: Scene, children: list[Child]) -> Child:
 @pytest.mark.crash
 @scenes("both", "shared", "keyed")
 def test_processes_that_are_killed_leave_no_place_taken(place: Place, tmp_path: Path, name: str) -> None:
-    scene = new_scene(place, tmp_path, name, 40)
+    scene = new_scene(place, tmp_path, name, 40, LEASE)
     killed: dict[int, float] = {}
     children = [Child(play, scene, "threads") for _ in range(3)]
     for _ in range(2):

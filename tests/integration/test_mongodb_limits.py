@@ -10,7 +10,7 @@ import pytest
 
 from localqueue import PersistentQueue
 from localqueue.errors import PayloadError, QueueStoreFullError
-from localqueue.stores.mongodb import MongoDBQueueStore
+from localqueue.stores.mongodb import MongoDBQueueStore, fast
 from localqueue.stores.mongodb.document import LARGEST
 from localqueue.stores.port import HISTORY_LIMIT, Changes, LeaseRequest, NewMessage, RecordWrite
 from tests.servers import MongoDB
@@ -79,11 +79,24 @@ def test_the_largest_message_has_room_for_the_errors_of_all_its_attempts(store: 
         assert queue.purge() == 1
 
 
+class Hurried:
+    """A clock by which every pause takes ten seconds, and in truth none."""
+
+    def __init__(self) -> None:
+        self._now = 100.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += 10.0
+
+
 def test_a_message_that_finds_the_cache_crowded_is_stored_when_there_is_room() -> None:
     server = MongoDB("enableTestCommands=1")
     try:
         server.start()
-        with MongoDBQueueStore(server.url, timeout=10.0) as store, pymongo.MongoClient(server.url) as client:
+        with MongoDBQueueStore(server.url) as store, pymongo.MongoClient(server.url) as client:
             store.put_one("jobs", "first", None)
 
             def crowd(how: object) -> None:
@@ -94,11 +107,10 @@ def test_a_message_that_finds_the_cache_crowded_is_stored_when_there_is_room() -
             store.put_one("jobs", "second", None)
             assert [message.payload for message in store.scan("jobs")] == ["first", "second"]
             crowd("alwaysOn")
-            with (
-                MongoDBQueueStore(server.url, timeout=0.5) as hasty,
-                pytest.raises(QueueStoreFullError, match="cache; nothing was changed"),
-            ):
-                hasty.put_one("jobs", "third", None)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(fast, "time", Hurried())
+                with pytest.raises(QueueStoreFullError, match="cache; nothing was changed"):
+                    store.put_one("jobs", "third", None)
             crowd("off")
             assert store.qsize("jobs") == 2
     finally:

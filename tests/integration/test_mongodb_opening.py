@@ -77,7 +77,7 @@ def test_power_is_what_every_write_has(mongodb: MongoDB) -> None:
 
 
 def _open_and_put(url: str, go: Any, ids: Any) -> None:
-    go.wait(20)
+    go.wait(60)
     with MongoDBQueueStore(url) as store:
         ids.put((store.namespace_id, store.queue_number("jobs"), store.put_one("jobs", "x", None)[0]))
 
@@ -89,7 +89,7 @@ def test_processes_that_open_a_new_database_at_once_agree_on_everything(fresh_ur
     processes = [context.Process(target=_open_and_put, args=(fresh_url, go, ids)) for _ in range(4)]
     for process in processes:
         process.start()
-    answers = [ids.get(timeout=30) for _ in processes]
+    answers = [ids.get(timeout=90) for _ in processes]
     for process in processes:
         process.join(20)
         assert process.exitcode == 0

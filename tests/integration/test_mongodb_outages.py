@@ -50,8 +50,9 @@ def test_the_first_call_after_a_crash_works_on_the_open_store(server: MongoDB, s
 
 
 def test_a_server_that_stays_away_is_unavailable_and_then_works_again(server: MongoDB) -> None:
-    with MongoDBQueueStore(server.url, namespace=uuid4().hex, timeout=0.5) as store:
+    with MongoDBQueueStore(server.url, namespace=uuid4().hex) as store, pytest.MonkeyPatch.context() as hasty:
         store.put_one("jobs", "x", None)
+        hasty.setattr(store.server, "timeout", 0.5)
         server.shut_down()
         try:
             calls: list[Any] = [
@@ -155,12 +156,12 @@ def test_a_change_stream_that_was_killed_is_opened_again(server: MongoDB, store:
 def test_who_waits_over_a_restart_is_woken_after_it(server: MongoDB, store: MongoDBQueueStore) -> None:
     woken: list[bool] = []
     with store.listen(["wake"]) as waiter:
-        thread = threading.Thread(target=lambda: woken.append(waiter.wait(PATIENCE)))
+        thread = threading.Thread(target=lambda: woken.append(waiter.wait(3 * PATIENCE)))
         thread.start()
         server.kill()
         server.start()
         with MongoDBQueueStore(server.url, namespace=store.namespace, timeout=14.0) as other:
             other.put_one("wake", "x", None)
-        thread.join(PATIENCE)
+        thread.join(3 * PATIENCE)
     assert woken == [True]
     assert _woken_by_a_put(store, server) or store.lease(LeaseRequest("wake"))

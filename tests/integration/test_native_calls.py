@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty
 from typing import Any
 
@@ -21,6 +21,7 @@ from localqueue.policies import PickleCodec
 from localqueue.stores.port import AsyncCalls, LeaseRequest
 from tests.servers import Server, children_of
 from tests.stores import SERVERS, Place, on_server
+from tests.unit.worker_steps import eventually
 
 pytestmark = pytest.mark.server
 
@@ -53,6 +54,12 @@ class Ours:
 
         with redis.Redis.from_url(self.server.url) as client:
             client.client_kill_filter(_type="normal", skipme=True)
+
+    def opened_with(self, *, timeout: float) -> Any:
+        """A store that does not wait for long, opened once the server was quick enough for it."""
+        while True:
+            with suppress(QueueStoreUnavailableError):
+                return self.place.open(timeout=timeout)
 
     def _execute(self, statement: str) -> Any:
         import psycopg
@@ -95,10 +102,17 @@ def store(ours: Ours) -> Iterator[Any]:
 
 def run(program: Callable[[], Awaitable[None]]) -> None:
     async def within() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(3 * PATIENCE):
             await program()
 
     asyncio.run(within(), debug=True)
+
+
+async def in_the_end(work: Callable[[], Awaitable[None]]) -> None:
+    """Again until the server, which may be busy, answers in time."""
+    while True:
+        with suppress(QueueStoreUnavailableError):
+            return await work()
 
 
 def calls_of(store: Any) -> AsyncCalls:
@@ -260,18 +274,22 @@ def test_a_connection_that_was_cut_while_nothing_was_asked_costs_nobody_a_call(
 
 
 def test_a_connection_that_breaks_fails_the_calls_under_way_and_is_replaced(ours: Ours) -> None:
-    with ours.place.open(timeout=0.5) as store:
+    with ours.opened_with(timeout=0.5) as store:
 
         async def program() -> None:
             async with AsyncQueue[int]("jobs", store=store) as queue:
-                await warmed_up(queue)
+
+                async def works() -> None:
+                    await queue.put(7)
+                    messages = await queue.get_messages(10)
+                    assert messages[-1].value == 7
+                    assert all(await queue.ack_many(messages))
+
+                await in_the_end(works)
                 with ours.silent():
                     failed = await asyncio.gather(*(queue.put(n) for n in range(5)), return_exceptions=True)
                 assert {type(error) for error in failed} == {QueueStoreUnavailableError}
-                await queue.put(7)
-                messages = await queue.get_messages(10)
-                assert messages[-1].value == 7
-                assert all(await queue.ack_many(messages))
+                await in_the_end(works)
 
         run(program)
 
@@ -307,34 +325,37 @@ def test_connections_are_closed_with_their_loop(store: Any, ours: Ours) -> None:
     before = ours.connections()
     for _ in range(5):
         run(program)
-    assert ours.connections() <= before
+    eventually(lambda: ours.connections() <= before)
 
 
 def test_a_loop_that_was_closed_without_a_word_leaves_no_connection_for_long(store: Any, ours: Ours) -> None:
     async def program() -> None:
         await AsyncQueue[int]("jobs", store=store).put(1)
 
-    counts = []
-    for _ in range(5):
+    def begin_and_close() -> None:
         loop = asyncio.new_event_loop()
         loop.run_until_complete(program())
         loop.close()
-        counts.append(ours.connections())
-    assert max(counts) <= counts[0] + 1
+
+    begin_and_close()
+    first = ours.connections()
+    for _ in range(4):
+        begin_and_close()
+        eventually(lambda: ours.connections() <= first + 1)
 
 
 def test_connections_are_closed_with_the_store_and_later_calls_are_refused(ours: Ours) -> None:
-    before = ours.connections()
+    eventually(lambda: ours.connections() == 0)  # the server has ended those of the tests before
 
     async def program() -> None:
         store = ours.place.open()
         queue = AsyncQueue[int]("jobs", store=store)
         await queue.put(1)
-        assert ours.connections() > before
+        assert ours.connections() > 0
         store.close()
         with pytest.raises(QueueStoreClosedError):
             await queue.put(2)
-        while ours.connections() > before:
+        while ours.connections() > 0:
             await asyncio.sleep(0.01)  # the loop closes it
 
     run(program)

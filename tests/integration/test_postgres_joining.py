@@ -17,6 +17,7 @@ from localqueue.errors import QueueStoreClosedError, UnknownMessage
 from localqueue.policies import DropOldest, OverflowToQueue, PerKeyFifoOrdering, StoredSubscriptions
 from localqueue.stores.port import JoinsTransactions
 from localqueue.stores.postgres import PostgresQueueStore
+from localqueue.stores.postgres.connection import lock_timeouts
 from tests.servers import Postgres
 
 Connect = Callable[..., "psycopg.Connection[Any]"]
@@ -24,7 +25,7 @@ Connect = Callable[..., "psycopg.Connection[Any]"]
 
 @pytest.fixture
 def store(postgres: Postgres) -> Iterator[PostgresQueueStore]:
-    with PostgresQueueStore(postgres.url, namespace=secrets.token_hex(6), timeout=0.5) as store:
+    with PostgresQueueStore(postgres.url, namespace=secrets.token_hex(6)) as store:
         yield store
 
 
@@ -264,14 +265,16 @@ def test_a_put_that_fails_leaves_the_users_transaction_as_it_was(
 
 
 def test_a_lock_that_another_transaction_holds_is_named_and_the_transaction_goes_on(
-    queue: PersistentQueue[Any], connect: Connect
+    store: PostgresQueueStore, queue: PersistentQueue[Any], connect: Connect
 ) -> None:
     queue.put("here")
     holder, connection = connect(), connect()
     queue.put("decided", dedupe_key="a", connection=holder)
     connection.execute("INSERT INTO orders (what) VALUES ('tea')")
-    with pytest.raises(QueueStoreLockedError, match="locked by another transaction"):
-        queue.put("x", dedupe_key="a", connection=connection)
+    with pytest.MonkeyPatch.context() as hasty:
+        hasty.setattr(store, "_lock_timeouts", lock_timeouts(0.5))
+        with pytest.raises(QueueStoreLockedError, match="locked by another transaction"):
+            queue.put("x", dedupe_key="a", connection=connection)
     queue.put("y", dedupe_key="b", connection=connection)
     holder.rollback()
     queue.put("x", dedupe_key="a", connection=connection)

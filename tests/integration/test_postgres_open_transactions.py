@@ -26,7 +26,7 @@ from tests.unit.worker_steps import eventually
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT = 4.0  # seconds after which a call fails that waits for a transaction which is open
+TIMEOUT = 15.0  # seconds after which a call fails that waits for a transaction which is open
 
 Connection = psycopg.Connection[Any]
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from localqueue.contracts.steps import Background, new, put, put_many, state_of, take
+from localqueue.contracts.steps import PATIENCE, Background, new, put, put_many, state_of, take
 from localqueue.errors import QueueStoreUnavailableError
 from localqueue.stores.port import Changes, LeaseRequest
 from localqueue.stores.postgres import PostgresQueueStore, libpq
+from localqueue.stores.postgres.connection import connect
 from tests.faults.proxy import Proxy
 from tests.servers import Postgres
 
 pytestmark = pytest.mark.slow
+
+SOON = 0.2
 
 
 @pytest.fixture
@@ -30,19 +34,24 @@ def witness(postgres: Postgres) -> Iterator[PostgresQueueStore]:
         yield store
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait for an answer is over soon."""
-    monkeypatch.setattr(libpq, "_BEYOND_LOCKS", 0.2)
+@contextmanager
+def impatient(store: PostgresQueueStore, asking: float = 1.0) -> Iterator[None]:
+    """Its waits for an answer are over soon. Before and after, a busy server has time."""
+    info, pooled = f"{store._info} connect_timeout=2", store._pooled
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(libpq, "_BEYOND_LOCKS", SOON)
+        patch.setattr(libpq, "_ASKING", asking)
+        patch.setattr(store._pool, "_connect", lambda: connect(info, pooled=pooled, timeout=SOON))
+        for connection in store._pool._all:
+            patch.setattr(connection, "patience", 2 * SOON)
+        yield
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "pooled"])
-def store(
-    request: pytest.FixtureRequest, proxy: Proxy, witness: PostgresQueueStore, impatient: None
-) -> Iterator[PostgresQueueStore]:
+def store(request: pytest.FixtureRequest, proxy: Proxy, witness: PostgresQueueStore) -> Iterator[PostgresQueueStore]:
     """One behind the proxy, in the namespace of the witness."""
     url = f"postgresql://test@127.0.0.1:{proxy.port}/postgres"
-    with PostgresQueueStore(url, namespace=witness.namespace, timeout=0.2, pooled=request.param) as store:
+    with PostgresQueueStore(url, namespace=witness.namespace, pooled=request.param) as store:
         yield store
 
 
@@ -62,17 +71,15 @@ def test_no_call_waits_for_ever(name: str, store: PostgresQueueStore, proxy: Pro
     put_many(store, "aa")
     take(store)
     proxy.silence()
-    with pytest.raises(QueueStoreUnavailableError):
+    with impatient(store), pytest.raises(QueueStoreUnavailableError):
         CALLS[name](store)
     proxy.mend()
     assert state_of(store, put(store)) == "ready"
 
 
-def test_a_statement_that_the_server_is_still_at_work_on_is_waited_for(
-    postgres: Postgres, witness: PostgresQueueStore, impatient: None
-) -> None:
-    with PostgresQueueStore(postgres.url, namespace=witness.namespace, timeout=0.1) as store:
-        assert store._one("SELECT 1 FROM pg_sleep(1.5)", ()) == (1,)
+def test_a_statement_that_the_server_is_still_at_work_on_is_waited_for(witness: PostgresQueueStore) -> None:
+    with impatient(witness, asking=PATIENCE):
+        assert witness._one("SELECT 1 FROM pg_sleep(1.5)", ()) == (1,)
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -23,6 +23,7 @@ from localqueue.errors import (
 )
 from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Settle
 from localqueue.stores.postgres import PostgresQueueStore
+from localqueue.stores.postgres.connection import lock_timeouts
 from localqueue.stores.postgres.rows import PostgresRows
 from tests.servers import Postgres, free_port
 
@@ -166,9 +167,12 @@ def test_sessions_that_an_administrator_ended_are_replaced(store: PostgresQueueS
 
 
 def test_a_lock_that_is_held_too_long_is_named(postgres: Postgres, namespace: str) -> None:
-    with PostgresQueueStore(postgres.url, namespace=namespace, timeout=0.3) as store:
+    with PostgresQueueStore(postgres.url, namespace=namespace) as store:
         message_id = put(store)
-        message = take(store)
+        message = take(store, timeout=300)
+        store._timeout, store._lock_timeouts = 0.3, lock_timeouts(0.3)
+        for session in store._pool._all:
+            session.execute("SET lock_timeout = '0.3s'")
         with psycopg.connect(postgres.url) as connection:
             key = store.ids.key_of(message_id)
             connection.execute("SELECT 1 FROM localqueue.lq_messages WHERE key = %s FOR UPDATE", (key,))

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from localqueue import PersistentQueue
-from localqueue.contracts.steps import PATIENCE
+from localqueue.contracts import steps
 from tests.processes import context
 
 pytestmark = pytest.mark.multiprocess
+
+PATIENCE = 3 * steps.PATIENCE
 
 #: Children are forked from a server that has this module loaded, and inherit neither threads nor open stores.
 

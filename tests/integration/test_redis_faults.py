@@ -168,7 +168,8 @@ def test_a_full_server_stores_nothing_of_a_commit_and_can_be_drained(
 
 def test_a_busy_server_is_waited_for_and_then_named(server: Redis, client: redis.Redis) -> None:
     client.config_set("busy-reply-threshold", "10")
-    with RedisQueueStore(server.url, timeout=0.5) as impatient, RedisQueueStore(server.url) as patient:
+    with RedisQueueStore(server.url) as impatient, RedisQueueStore(server.url) as patient:
+        impatient._server._timeout = 0.5
         patient.pause("jobs")
         threads = Background()
         threads.start(_spin, server)

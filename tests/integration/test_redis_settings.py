@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from localqueue.contracts.steps import PATIENCE
 from localqueue.errors import (
     QueueStoreError,
     QueueStoreReadOnlyError,
@@ -123,7 +124,7 @@ def _until_synced(replica: Redis) -> None:
 
     import redis
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 3 * PATIENCE
     with redis.Redis(port=replica.port) as client:
         while client.info("replication")["master_link_status"] != "up":
             assert time.monotonic() < deadline, "the replica was not in sync in time"
@@ -182,7 +183,7 @@ def test_a_unix_socket_is_an_address(start: StartServer) -> None:
     try:
         with RedisQueueStore(f"unix://{path}?db=1", namespace="local") as store, store.listen(["jobs"]) as waiter:
             store.put_one("jobs", "x", None)
-            assert waiter.wait(5)
+            assert waiter.wait(PATIENCE)
             assert store.url == f"unix://{path}?db=1"
     finally:
         server.stop()

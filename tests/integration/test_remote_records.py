@@ -196,8 +196,9 @@ def test_times_are_those_of_the_server(place: Place, opened: Any) -> None:
 def test_a_locked_server_is_named_by_the_kind_of_store(opened: Any) -> None:
     """What the queue store says, in the words of the ledger."""
     place = new_place("postgres", Path())
-    ledger = opened(open_idempotency_store, place.url, namespace=place.namespace, connections=1, timeout=0.05)
+    ledger = opened(open_idempotency_store, place.url, namespace=place.namespace, connections=1)
     ledger.save("a", IdempotencyRecord.pending())
+    ledger.store._pool._timeout = 0.05
     with ledger.store._pool.connection(), pytest.raises(IdempotencyStoreLockedError, match="connections") as failure:
         ledger.load("a")
     assert isinstance(failure.value, QueueStoreLockedError)

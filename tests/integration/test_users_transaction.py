@@ -42,7 +42,7 @@ from tests.processes import context
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SQLiteQueueStore]:
-    with SQLiteQueueStore(tmp_path / "app.db", timeout=0.2) as store:
+    with SQLiteQueueStore(tmp_path / "app.db", timeout=PATIENCE) as store:
         yield store
 
 
@@ -56,7 +56,7 @@ def connect(store: SQLiteQueueStore) -> Iterator[Callable[..., sqlite3.Connectio
     opened: list[sqlite3.Connection] = []
 
     def open_one(path: str | os.PathLike[str] = store.path, **options: Any) -> sqlite3.Connection:
-        opened.append(sqlite3.connect(path, **{"timeout": 0.2, **options}))
+        opened.append(sqlite3.connect(path, **{"timeout": PATIENCE, **options}))
         return opened[-1]
 
     with closing(sqlite3.connect(store.path)) as own:
@@ -301,7 +301,7 @@ def test_a_lock_that_another_process_holds_is_named_and_nothing_is_left_open(
     queue: PersistentQueue[Any], connect: Callable[..., sqlite3.Connection]
 ) -> None:
     queue.put("here")
-    holder, connection = connect(isolation_level=None), connect()
+    holder, connection = connect(isolation_level=None), connect(timeout=0.2)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(QueueStoreLockedError, match="BEGIN IMMEDIATE"):
         queue.put("x", connection=connection)

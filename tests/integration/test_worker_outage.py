@@ -131,7 +131,8 @@ def test_a_lease_that_ran_out_during_the_outage_is_lost_and_the_message_is_done_
         complaints.wait_for(1)
         foreign.execute("ROLLBACK")
         eventually(lambda: "acked" in log.states)
-    assert log.states in (["lost", "acked"], ["acked"])
+    *before, last = log.states
+    assert last == "acked" and set(before) <= {"lost"}  # more than once where a busy machine was late again
     assert len(gate.seen) == len(log.states)
     assert queue.stats().total == 0
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from localqueue import PersistentQueue
-from localqueue.contracts.steps import PATIENCE
+from localqueue.contracts import steps
+
+PATIENCE = 3 * steps.PATIENCE  # a program has to start first
 
 _FRAME = """
 import asyncio, os, signal, sys, threading, time
