@@ -15,7 +15,7 @@ from localqueue.contracts.steps import PATIENCE
 from localqueue.message import QueueMessage
 from localqueue.stores.port import QueueStore
 from localqueue.workers import Worker, current_job
-from localqueue.workers.job import Job
+from localqueue.workers.job import Job, with_job
 from localqueue.workers.keeper import Keeper
 from tests.unit.worker_steps import STORES, Gate, Log, Running, eventually, open_store
 
@@ -164,3 +164,20 @@ def test_a_message_that_is_delivered_at_most_once_has_no_lease_to_lose() -> None
         held.renew_at = 0.0
         keeper._tick(1.0, False)
         assert lost == [] and not held.job.lost
+
+
+def test_a_message_that_was_acked_just_now_is_not_called_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """Its lease is gone by that, and whoever has acked it has not said so yet."""
+    with MemoryQueueStore() as store:
+        queue = PersistentQueue[Any]("jobs", store=store)
+        queue.put_many(["acked", "removed while it runs"])
+        lost: list[Job] = []
+        keeper = Keeper(queue, on_lost=lost.append)
+        acked, removed = (keeper.hold(message) for message in queue.get_messages(2))
+        with_job(acked.job, lambda: None)
+        for held in (acked, removed):
+            assert queue.ack(held.job.message)
+            held.renew_at = 0.0
+        keeper._tick(1.0, False)
+        assert (acked.job.lost, removed.job.lost, lost) == (False, True, [removed.job])
+        assert acked.job.message.id not in caplog.text and removed.job.message.id in caplog.text

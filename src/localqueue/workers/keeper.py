@@ -213,20 +213,23 @@ class Keeper:
                 if self._ledger is not None:
                     self._ledger.renewed(held.job.message)
             elif (held.job.message.id, held.job.message.attempts) in self._held:
-                held.job.lose()
-                self._tell_loss(held.job.message)
-                if self._on_lost is not None:
-                    self._on_lost(held.job)
+                self._lose(held.job)
 
-    def _tell_loss(self, message: QueueMessage[Any]) -> None:
+    def _lose(self, job: Job) -> None:
+        message, known = job.message, None
         try:
             known = self._queue.store.get(self._queue.name, message.id)
+            if known is None and job.ended:
+                return  # it was acked just now, and is about to be dropped
         except QueueError:
-            known = None
+            pass
+        job.lose()
         if known is not None and known.state == CANCELLED:
             log.info("message %s of queue %r was cancelled while it was running", message.id, self._queue.name)
         else:
             log.warning("lost the lease of message %s of queue %r", message.id, self._queue.name)
+        if self._on_lost is not None:
+            self._on_lost(job)
 
     # cancellation: whoever holds something for a while hears of it, and finds its lease lost when it renews it
 
