@@ -7,6 +7,7 @@ be put into again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 
 from localqueue._named_tuple import NamedTuple
@@ -17,6 +18,7 @@ PLENTY = 1 << 62
 A_ROW = 300  # bytes that a message takes besides its payload, about
 _LEAST, _MOST = 1 << 18, 8 << 20
 _SHARE = 16  # of the room may be put before the next look: other processes put as well
+_KNOWN_FOR = 0.05  # seconds before the next look: one that stood still for longer can not tell what others have put
 
 
 class Disk(NamedTuple):
@@ -55,20 +57,23 @@ def full(path: str) -> QueueStoreFullError:
 class Room:
     """What may still be put into the store at `path`. `measure` says how many bytes that is, of all together.
 
-    Puts are counted, and now and then it is looked how much room there is: rarely on a disk with much of it, and with
-    every put on one that is nearly full.
+    Puts are counted, and now and then it is looked how much room there is: by the clock on a disk with much of it, and
+    with every put on one that is nearly full.
     """
 
     def __init__(self, path: str, measure: Callable[[], int]) -> None:
         self._path = path
         self._measure = measure
         self._left = 0  # bytes before the next look
+        self._known_until = 0.0
 
     def admit(self, size: int) -> None:
         """Somebody is about to put as many bytes."""
         self._left -= size
-        if self._left < 0:
+        now = time.monotonic()
+        if self._left < 0 or now > self._known_until:
             room = self._measure()
             if room < size:
                 raise full(self._path)
             self._left = room // _SHARE
+            self._known_until = now + _KNOWN_FOR

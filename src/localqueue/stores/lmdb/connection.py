@@ -263,13 +263,14 @@ class Environment:
             return int(self.handle().info()["last_txnid"])
 
     def _measure_room(self) -> int:
-        """How many bytes can be put: into pages that are free, and into what the disk has beside what is kept."""
+        """How many bytes can be put: into pages that are free and what the disk has, beside what is kept of both. While
+        somebody reads, the file may grow into what is kept of the disk: then as much is kept of the pages."""
         with self.gate:
             handle = self.handle()
             stat, pages = handle.stat(), handle.info()["last_pgno"] + 1
         free = (pages - stat["branch_pages"] - stat["leaf_pages"] - stat["overflow_pages"]) * stat["psize"]
         disk = Disk.of(self.path, pages * stat["psize"])
-        return int(max(free - _LMDBS_OWN, 0) + max(disk.free - disk.kept, 0))
+        return int(max(max(free - _LMDBS_OWN, 0) + disk.free - disk.kept, 0))
 
     def copy(self, path: str) -> None:
         """Into a new file."""
