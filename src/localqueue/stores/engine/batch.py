@@ -25,7 +25,8 @@ def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
         return None
     graph = None
     if any(afters) or not _is_empty(runs):
-        graph = _graph(changes, ids, runs, afters) if rows.writes_graphs else None
+        plain = all(map(_is_empty, (dedupe_keys, ordering_keys, lives)))
+        graph = _graph(ids, runs, afters) if plain and rows.writes_graphs else None
         if graph is None:
             return None
     keys = [key for key in rows.ids.keys_of(ids) if key is not None]
@@ -63,16 +64,10 @@ def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
     return [one._replace(id=rows.ids.id_of(key)) for one, key in zip(done, newer, strict=True)]
 
 
-def _graph(
-    changes: Changes, ids: Sequence[str], runs: Sequence[str | None], afters: Sequence[tuple[str, ...]]
-) -> Graph | None:
+def _graph(ids: Sequence[str], runs: Sequence[str | None], afters: Sequence[tuple[str, ...]]) -> Graph | None:
     """The messages as the beginning of one run, each behind those it comes after, with edges by their numbers; None
-    for anything else: other runs, upstreams that are stored already, keys and lives beside."""
-    columns = zip(*changes.enqueue, strict=True)
-    _, _, _, _, _, _, dedupe_keys, ordering_keys, lives, *_ = columns
+    for anything else: other runs, and upstreams that are stored already."""
     if runs[0] is None or runs.count(runs[0]) < len(runs):
-        return None
-    if not (_is_empty(dedupe_keys) and _is_empty(ordering_keys) and _is_empty(lives)):
         return None
     place: dict[str, int] = {}
     edges: list[tuple[int, int]] = []
