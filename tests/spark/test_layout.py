@@ -215,10 +215,15 @@ def test_without_a_value_column_the_row_is_the_payload() -> None:
     assert made == [rows[0], {"id": None, "priority": None, "100%": None}]
 
 
-def test_with_any_other_column_beside_the_value_the_row_is_the_payload() -> None:
-    assert objects({"value": TEXT, "state": TEXT}, {"value": "no json", "state": "ready"}) == [
-        {"value": "no json", "state": "ready"}
-    ]
+def test_a_column_beside_the_value_that_is_no_option_is_refused_by_name_with_the_way_out() -> None:
+    kinds = {"value": TEXT, "priority": t.IntegerType(), "dedupe_key": TEXT, "state": TEXT, "attempts": t.LongType()}
+    with pytest.raises(ValueError, match=r"no option of a message: state, attempts\. Drop or rename them") as refused:
+        layout(schema(**kinds), "jobs")
+    assert "or rename 'value' to have the whole row written" in str(refused.value)
+    with pytest.raises(ValueError, match="no option of a message: n"):
+        layout(schema(value=t.LongType(), n=TEXT), "jobs")
+    with pytest.raises(ValueError, match="there are two columns 'value'"):
+        layout(t.StructType([t.StructField("value", TEXT), t.StructField("value", TEXT)]), "jobs")
 
 
 def test_a_row_keeps_what_json_can_hold_and_writes_the_rest_as_text() -> None:

@@ -1,15 +1,15 @@
 """Rows of a DataFrame as messages, checked as the queue's own `put` checks them, before anything is stored.
 
 A `value` column holds the payload as JSON text, stored as it is written; `headers`, `priority`, `delay`, `dedupe_key`,
-`ordering_key`, `run_id` and `queue` beside it are the message's own. Without a `value` column, or with any other column
-beside these, the whole row is the payload, as a JSON object.
+`ordering_key`, `run_id` and `queue` beside it are the message's own; any other column beside it is refused, for nobody
+could tell whether it or those are meant. Without a `value` column the whole row is the payload, as a JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -74,16 +74,33 @@ def layout(schema: StructType, queue: str | None) -> Layout:
     names = schema.fieldNames()
     if queue is not None:
         check_name(queue)
-    if "value" not in names or not set(names) <= {"value", *OPTION_COLUMNS} or len(set(names)) < len(names):
+    if "value" not in names:
         check_columns(schema)
-        _need_queue(queue, "value" in names)
+        _need_queue(queue, False)
         return Layout(None, True)
+    _check_names(names)
     for field in schema.fields:
         _check_type(field.name, field.dataType)
     options = tuple(name for name in names if name != "value")
     if "queue" not in options:
         _need_queue(queue, True)
     return Layout(options, queue is not None)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Refuse what is neither the value nor an option of it."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"there are two columns {twice!r}: rename one of them")
+    strange = [name for name in names if name != "value" and name not in OPTION_COLUMNS]
+    if strange:
+        several = len(strange) > 1
+        raise ValueError(
+            f"beside the column 'value', which is the payload, {'are columns' if several else 'is a column'} that "
+            f"{'are' if several else 'is'} no option of a message: {', '.join(strange)}. Drop or rename "
+            f"{'them' if several else 'it'} (there are {', '.join(OPTION_COLUMNS)}), or rename 'value' to have the "
+            "whole row written as a JSON object"
+        )
 
 
 def _need_queue(queue: str | None, has_value: bool) -> None:
