@@ -16,11 +16,13 @@ from localqueue.spark.options import parse
 from localqueue.spark.source.rows import message_batch
 from localqueue.spark.streams import claim_lease
 from localqueue.spark.streams import claimant as claimant_module
-from localqueue.spark.streams.claim_blob import chunked, decode, encode, message_rows
+from localqueue.spark.streams import claims as claims_module
+from localqueue.spark.streams.claim_blob import chunked, decode, encode, message_rows, without
 from localqueue.spark.streams.claimant import Claimant
 from localqueue.spark.streams.claims import CLAIMS, Claims, ClaimsLost, read_chunk
 from localqueue.spark.streams.consumer_record import CONSUMERS, Consumer, ConsumerTakenOver
 from localqueue.spark.streams.keeper import Keeper
+from localqueue.spark.streams.verdict import VERDICTS, condemn
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, QueueStore, Settle, StoredMessage
 from tests.stores import SHARED, Place, new_place
 
@@ -50,8 +52,8 @@ def put(store: QueueStore, count: int, first: int = 0) -> list[str]:
 
 
 def read(store: QueueStore, claims: Claims, start: int, end: int) -> list[StoredMessage]:
-    chunks = [read_chunk(store, key) for key in claims.chunks(start, end)]
-    return [message for chunk in chunks if chunk is not None for message in decode(chunk, "jobs")]
+    chunks = [(read_chunk(store, key), condemned) for key, condemned in claims.chunks(start, end)]
+    return [one for chunk, condemned in chunks if chunk for one in decode(without(chunk, condemned), "jobs")]
 
 
 def numbers(messages: list[StoredMessage]) -> list[int]:
@@ -262,9 +264,6 @@ def test_a_checkpoint_behind_or_beyond_the_claims_is_refused_unless_loss_is_allo
 def test_payloads_that_do_not_fit_become_dead_letters_and_no_part_of_the_claim(store: Any, driver: Driver) -> None:
     ids = put(store, 4)
 
-    def odd(messages: Any) -> dict[str, str]:
-        return {one.id: "n is odd" for one in messages if json.loads(one.payload)["n"] % 2}
-
     claims = driver(misfits=odd)
     assert claims.claim(10) == 4
     assert numbers(read(store, claims, 0, 1)) == [0, 2]
@@ -278,6 +277,68 @@ def test_payloads_that_do_not_fit_become_dead_letters_and_no_part_of_the_claim(s
     }
     put(store, 1, first=7)
     assert (claims.claim(10), claims.claimed) == (1, 1)  # a claim of nothing is none
+
+
+def odd(messages: Any) -> dict[str, str]:
+    return {one.id: "n is odd" for one in messages if json.loads(one.payload)["n"] % 2}
+
+
+def test_payloads_of_an_open_claim_that_do_not_fit_a_later_schema_are_dead_letters_whoever_settles_it(
+    store: Any, driver: Driver
+) -> None:
+    ids = put(store, 4)
+    assert step(driver(chunk_rows=lambda size: 2), 0) == 1
+    tightened = driver(misfits=odd)
+    assert numbers(read(store, tightened, 0, 1)) == [0, 2]
+    assert store.stats("jobs").dead == 0
+    third = driver(misfits=lambda messages: {})
+    assert numbers(read(store, third, 0, 1)) == [0, 2]  # a verdict stands, since a sink may have seen what it left
+    assert step(driver(), 1) == 1
+    assert [one.id for one in store.scan("jobs", state="dead")] == [ids[1], ids[3]]
+    assert store.stats("jobs").total == 2
+    assert numbers(read(store, driver(misfits=odd), 0, 1)) == [0, 2]
+
+
+def test_a_job_condemns_messages_of_open_claims_and_of_no_others(store: Any, driver: Driver) -> None:
+    ids = put(store, 6)
+    claims = driver(chunk_rows=lambda size: 2)
+    assert step(claims, 0, 4) == 1
+    error = {"type": "Expectation", "module": "shop", "message": "amount < 0"}
+    assert condemn(store, "jobs", "etl", dict.fromkeys((ids[0], ids[3], ids[4]), error)) == {ids[4]}
+    assert condemn(store, "jobs", "nobody", {ids[1]: error}) == {ids[1]}
+    assert condemn(store, "jobs", "etl", {ids[0]: {**error, "message": "again"}}) == set()
+    assert numbers(read(store, claims, 0, 1)) == [1, 2]
+    assert step(claims, 1, 4) == 2
+    assert condemn(store, "jobs", "etl", {ids[0]: error, ids[1]: error, ids[5]: error}) == {ids[1]}
+    dead = store.scan("jobs", state="dead")
+    assert [(one.id, one.last_error) for one in dead] == [(ids[0], error), (ids[3], error)]
+    claims.settle(2)
+    assert [one.id for one in store.scan("jobs", state="dead")] == [ids[0], ids[3], ids[5]]
+    assert store.stats("jobs").total == 3
+    assert {record.key.split(":")[2] for record in store.records(VERDICTS)} == {f"{2:012d}"}
+
+
+def test_a_verdict_comes_before_its_claim_is_settled_or_is_refused(
+    store: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = put(store, 3)
+    claims = driver()
+    step(claims, 0)
+    found, late = claims_module.read_verdicts, iter(ids[:2])
+    error = {"type": "Late", "module": "", "message": ""}
+
+    def read_and_then_condemn(store: Any, keys: Any) -> Any:
+        verdicts = found(store, keys)
+        for one in late:
+            assert condemn(store, "jobs", "etl", {one: error}) == set()
+            break
+        return verdicts
+
+    monkeypatch.setattr(claims_module, "read_verdicts", read_and_then_condemn)
+    claims.settle(1)
+    assert [one.id for one in store.scan("jobs")] == ids[:2]
+    assert store.stats("jobs").dead == 2
+    assert condemn(store, "jobs", "etl", {ids[2]: error}) == {ids[2]}
 
 
 def test_a_claim_is_as_heavy_as_its_limit_allows_and_in_chunks_that_every_store_takes(

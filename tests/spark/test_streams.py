@@ -173,6 +173,21 @@ def test_payloads_that_do_not_fit_the_schema_become_dead_letters(
     assert store.stats("jobs").total == 2
 
 
+def test_a_message_that_failed_a_query_is_a_dead_letter_when_it_is_restarted_with_a_repair(
+    spark: Any, place: Place, store: Any, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    store.put_batch("jobs", ['{"n": 1}', '{"n": "bad"}', '{"n": 2}'], None)
+    with pytest.raises(StreamingQueryException, match="does not fit the schema"):
+        drain(stream(spark, place, "n int", mode="consume", consumer="etl"), tmp_path / "checkpoint")
+    repaired = stream(spark, place, "n int, _id string", mode="consume", consumer="etl", corruptRows="dead-letter")
+    rows = drain(repaired, tmp_path / "checkpoint")
+    assert [row.n for row in rows[0]] == [1, 2]
+    assert [one.payload for one in store.scan("jobs")] == ['{"n": "bad"}']
+    assert store.stats("jobs").dead == 1
+
+
 def test_a_copied_checkpoint_and_a_missing_journal_are_said(
     spark: Any, place: Place, store: Any, tmp_path: Path
 ) -> None:

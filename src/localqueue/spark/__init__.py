@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from localqueue.spark.options import OptionError as OptionError
     from localqueue.spark.spark_session import register as register
     from localqueue.spark.spark_session import session as session
+    from localqueue.spark.streams.verdict import condemn as condemn
 
 #: Where each name is. None of them is also the name of a module here: importing that would take its place.
 _HOMES = {
     "OptionError": "localqueue.spark.options",
     "archive": "localqueue.spark.jobs.archive",
     "compact": "localqueue.spark.jobs.compact",
+    "condemn": "localqueue.spark.streams.verdict",
     "doctor": "localqueue.spark.checkup",
     "export": "localqueue.spark.jobs.export",
     "ingest": "localqueue.spark.jobs.ingest",

@@ -7,7 +7,7 @@ the driver that does it, and compressed, since the store writes it in the transa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -86,7 +86,7 @@ def tokens(blob: bytes) -> list[tuple[str, int]]:
     return list(zip(batch.column("id").to_pylist(), batch.column("attempts").to_pylist(), strict=True))
 
 
-def without(blob: bytes, ids: set[str]) -> bytes:
+def without(blob: bytes, ids: Set[str]) -> bytes:
     """The same chunk without these messages."""
     batch = columns_of(blob)
     return _bytes(batch.filter(pa.array([one not in ids for one in batch.column("id").to_pylist()], pa.bool_())))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from localqueue.stores.port import INFLIGHT, Changes, LeaseRequest, QueueStore, Settle, StoredMessage
 
@@ -47,3 +48,11 @@ def give_back(store: QueueStore, queue: str, held: Sequence[Held]) -> None:
 
 def returned(queue: str, held: Sequence[Held]) -> list[Settle]:
     return [Settle(queue, message_id, "release", token, forgive=True) for message_id, token in held]
+
+
+def settled(queue: str, held: Sequence[Held], errors: Mapping[str, Mapping[str, Any]]) -> list[Settle]:
+    """Ack messages, but those that have an error become dead letters with it."""
+    return [
+        Settle(queue, message_id, "dead-letter" if message_id in errors else "ack", token, error=errors.get(message_id))
+        for message_id, token in held
+    ]

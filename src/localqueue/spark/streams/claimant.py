@@ -11,8 +11,9 @@ from typing import Any
 
 from localqueue.errors import QueueError
 from localqueue.spark.options import Options
-from localqueue.spark.streams.claims import Claims, Misfits, Prepared
+from localqueue.spark.streams.claims import Claims, Prepared
 from localqueue.spark.streams.keeper import Keeper
+from localqueue.spark.streams.verdict import Misfits
 from localqueue.stores.url import open_store
 
 _PARTS = 4

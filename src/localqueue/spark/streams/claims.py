@@ -7,7 +7,7 @@ two steps, the next one finds either a claim that can be read again, the same to
 1. lease messages;
 2. write them as claim n, in one commit with the consumer's record;
 3. Spark runs the batch and commits it to its log;
-4. ack the messages and note that n is settled, in one commit.
+4. ack the messages and note that n is settled, in one commit. Those with a verdict become dead letters in it.
 
 Leases that no claim knows of (a death between 1 and 2) are given back when the consumer is taken over. The messages of
 the next claim may be leased before the last one is settled, so there are at most two claims that are not.
@@ -16,28 +16,25 @@ the next claim may be leased before the last one is settled, so there are at mos
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from localqueue.errors import QueueError
 from localqueue.spark.streams import claim_blob as blob
-from localqueue.spark.streams.claim_lease import Held, give_back, held_by, lease_up_to, returned
-from localqueue.spark.streams.consumer_record import ConsumerRecord, ConsumerTakenOver
+from localqueue.spark.streams.claim_lease import Held, give_back, held_by, lease_up_to, returned, settled
+from localqueue.spark.streams.consumer_record import CLAIMS, ConsumerRecord, ConsumerTakenOver, chunk_keys
 from localqueue.spark.streams.data_loss import DataLoss
+from localqueue.spark.streams.verdict import VERDICTS, Error, Misfits, Verdicts, corrupt, read_verdicts, undisturbed
 from localqueue.stores.port import (
+    Committed,
     Lease,
     LeaseRequest,
     QueueStore,
     RecordWrite,
     Settle,
-    StoredMessage,
 )
-
-CLAIMS = "spark-claim"
-
-#: The ids of the messages whose payloads do not fit, each with the reason.
-Misfits = Callable[[Sequence[StoredMessage]], Mapping[str, str]]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +46,13 @@ class Prepared(NamedTuple):
     fit: list[Held]
     blobs: list[bytes]
     dead: list[Settle]
+
+
+class Chunk(NamedTuple):
+    """A chunk of a claim as it is to be read: its key, and the messages that are left out."""
+
+    key: str
+    condemned: frozenset[str]
 
 
 class ClaimsLost(QueueError, RuntimeError):
@@ -91,6 +95,7 @@ class Claims:
         self._owned = False
         self._loss = DataLoss(ClaimsLost, fails=fail_on_data_loss)
         self._open: dict[int, list[Held]] = {}
+        self._judged: set[int] = set()
         self._prepared: list[Held] = []
 
     @property
@@ -142,13 +147,9 @@ class Claims:
         self._record.verify()
         leased = lease_up_to(self._store, self._request, limit)
         self._prepared = [(one.id, one.attempts) for one in leased]
-        unfit = {} if self._misfits is None else self._misfits(leased)
+        unfit = {} if self._misfits is None else corrupt(self._misfits(leased))
         fit = [one for one in leased if one.id not in unfit] if unfit else leased
-        dead = [
-            Settle(self._queue, one.id, "dead-letter", one.attempts, error=_corrupt(unfit[one.id]))
-            for one in leased
-            if one.id in unfit
-        ]
+        dead = settled(self._queue, [one for one in self._prepared if one[0] in unfit], unfit)
         blobs = [blob.encode(chunk) for chunk in blob.chunked(fit, max(1, self._chunk_rows(len(fit))))]
         return Prepared(self._prepared, [(one.id, one.attempts) for one in fit], blobs, dead)
 
@@ -158,7 +159,9 @@ class Claims:
         if prepared.blobs:
             claim = state.claimed + 1
             state = replace(state, claimed=claim, chunks={**state.chunks, claim: len(prepared.blobs)})
-            writes = [RecordWrite(CLAIMS, self._key(claim, at), one) for at, one in enumerate(prepared.blobs)]
+            keys = chunk_keys(self._record.key, claim, len(prepared.blobs))
+            writes = [RecordWrite(CLAIMS, key, one) for key, one in zip(keys, prepared.blobs, strict=True)]
+            writes += [Verdicts(key).adding({}) for key in keys]
         try:
             if prepared.leases:
                 self._record.commit(state, settle=prepared.dead, records=writes)
@@ -167,6 +170,7 @@ class Claims:
             raise
         if prepared.blobs:
             self._open[state.claimed] = prepared.fit
+            self._judged.add(state.claimed)
         self._prepared = []
 
     def give_back(self, prepared: Prepared) -> None:
@@ -174,8 +178,12 @@ class Claims:
         give_back(self._store, self._queue, prepared.leases)
         self._prepared = []
 
-    def chunks(self, start: int, end: int) -> list[str]:
-        """The keys of the chunks of the claims behind `start` up to `end`, for `read_chunk`."""
+    def chunks(self, start: int, end: int) -> list[Chunk]:
+        """The chunks of the claims behind `start` up to `end`, for `read_chunk`.
+
+        A claim that an earlier driver made is judged by the `misfits` of this one, and the verdicts are written, before
+        it is read. Nothing is ever left out of it that does not become a dead letter when it is settled.
+        """
         self._own()
         self._record.verify()
         state, first = self._record.state, start + 1
@@ -183,7 +191,10 @@ class Claims:
         if missing:
             self._lost(f"claim {missing[0]} is wanted and can be read no more, the last settled one is {state.settled}")
             first = max(start, state.settled) + 1
-        return [key for claim in range(first, end + 1) for key in self._keys(claim)]
+        for claim in range(max(first, state.settled + 1), end + 1):
+            self._judge(claim)
+        keys = [key for claim in range(first, end + 1) for key in self._keys(claim)]
+        return [Chunk(key, frozenset(one.errors)) for key, one in read_verdicts(self._store, keys).items()]
 
     def leases(self) -> list[Lease]:
         """The leases that are to be kept, for one who does it from another thread."""
@@ -221,16 +232,44 @@ class Claims:
         for page in held_by(self._store, self._queue, self._request.leased_by or ""):
             give_back(self._store, self._queue, [held for held in page if held not in known])
 
-    # settling
+    # judging and settling
+
+    def _judge(self, claim: int) -> None:
+        """Write down the verdicts of this driver on a claim of an earlier one."""
+        if claim in self._judged:
+            return
+        misfits = {key: self._misfits_of(key) for key in self._keys(claim)}
+
+        def write() -> None:
+            found = read_verdicts(self._store, misfits)
+            new = [one.adding(misfits[key]) for key, one in found.items() if one.lacks(misfits[key])]
+            if new:
+                self._record.commit(self._record.state, records=new)
+
+        undisturbed(write)
+        self._judged.add(claim)
+
+    def _misfits_of(self, key: str) -> dict[str, Error]:
+        if self._misfits is None:
+            return {}
+        return corrupt(self._misfits(blob.decode(self._chunk(key), self._queue)))
 
     def _settle(self, upto: int) -> None:
         state = self._record.state
-        done = [lease for claim in range(state.settled + 1, upto + 1) for lease in self._leases_of(claim)]
+        claims = range(state.settled + 1, upto + 1)
+        done = [lease for claim in claims for lease in self._leases_of(claim)]
         kept = {claim: count for claim, count in state.chunks.items() if claim >= upto}
-        settles = [Settle(self._queue, message_id, "ack", token) for message_id, token in done]
-        committed = self._record.commit(
-            replace(state, settled=upto, chunks=kept), settle=settles, records=self._forget(state.chunks.keys() - kept)
-        )
+        after = replace(state, settled=upto, chunks=kept)
+        gone = state.chunks.keys() - kept
+
+        def write() -> Committed:
+            verdicts = read_verdicts(self._store, [key for claim in claims for key in self._keys(claim)])
+            errors = {one: error for found in verdicts.values() for one, error in found.errors.items()}
+            closed = [one.closing() for key, one in verdicts.items() if key in self._keys(upto)]
+            gone_too = self._forget(gone, verdicts)
+            return self._record.commit(after, settle=settled(self._queue, done, errors), records=[*closed, *gone_too])
+
+        committed = undisturbed(write)
         self._open = {claim: leases for claim, leases in self._open.items() if claim > upto}
         if lost := committed.settled.count(False):
             _log.warning("%s: %d of %d leases of claim %d were lost before it was settled, and the messages are "
@@ -269,15 +308,10 @@ class Claims:
             raise ClaimsLost(f"{self._shown}: record {key!r} of kind {CLAIMS!r} was removed")
         return found
 
-    def _forget(self, claims: Iterable[int]) -> list[RecordWrite]:
-        return [RecordWrite(CLAIMS, key, None) for claim in claims for key in self._keys(claim)]
+    def _forget(self, claims: Iterable[int], read: Mapping[str, Verdicts] = MappingProxyType({})) -> list[RecordWrite]:
+        keys = [key for claim in claims for key in self._keys(claim)]
+        chunks = [RecordWrite(CLAIMS, key, None) for key in keys]
+        return chunks + [RecordWrite(VERDICTS, key, None, read[key].version if key in read else None) for key in keys]
 
     def _keys(self, claim: int) -> list[str]:
-        return [self._key(claim, at) for at in range(self._record.state.chunks.get(claim, 0))]
-
-    def _key(self, claim: int, chunk: int) -> str:
-        return f"{self._record.key}:{claim:012d}:{chunk:04d}"
-
-
-def _corrupt(reason: str) -> dict[str, str]:
-    return {"type": "CorruptRow", "module": "localqueue.spark", "message": f"it does not fit the schema: {reason}"}
+        return chunk_keys(self._record.key, claim, self._record.state.chunks.get(claim, 0))

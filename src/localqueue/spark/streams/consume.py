@@ -16,9 +16,9 @@ from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
 from localqueue.spark.place import opened
 from localqueue.spark.source.typed_payload import Typed, is_selection
-from localqueue.spark.streams.claim_blob import message_rows
+from localqueue.spark.streams.claim_blob import message_rows, without
 from localqueue.spark.streams.claimant import Claimant
-from localqueue.spark.streams.claims import ClaimsLost, read_chunk
+from localqueue.spark.streams.claims import Chunk, ClaimsLost, read_chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,9 @@ MOST_ROWS = 50_000
 class ClaimPartition(InputPartition):
     """Chunks of a claim, which one task reads."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        super().__init__(tuple(keys))
-        self.keys = tuple(keys)
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        super().__init__(tuple(chunks))
+        self.chunks = tuple(chunks)
 
 
 class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,17 +69,19 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start["claim"] == end["claim"]:
             return []
-        keys = self._driver().claims.chunks(start["claim"], end["claim"])
-        parts = min(self._options.num_partitions or len(keys), len(keys))
-        return [ClaimPartition(keys[part::parts]) for part in range(parts)]
+        chunks = self._driver().claims.chunks(start["claim"], end["claim"])
+        parts = min(self._options.num_partitions or len(chunks), len(chunks))
+        return [ClaimPartition(chunks[part::parts]) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ClaimPartition)
         typed = self._typed
         with opened(self._options) as store:
-            for key in partition.keys:
+            for key, condemned in partition.chunks:
                 chunk = read_chunk(store, key)
                 if chunk is not None:
+                    if condemned:
+                        chunk = without(chunk, condemned)
                     rows = message_rows(chunk, self._queue, self._schema if typed is None else typed.source)
                     yield rows if typed is None else typed.batch_of(rows)
                 elif self._options.fail_on_data_loss:

@@ -16,7 +16,18 @@ from localqueue.errors import QueueError, RecordConflict
 from localqueue.stores.port import Changes, Committed, QueueStore, RecordWrite, Settle
 
 CONSUMERS = "spark-consumer"
+CLAIMS = "spark-claim"
 _TRIES = 10
+
+
+def consumer_key(queue: str, consumer: str) -> str:
+    """The key of a consumer's record."""
+    return f"{quote(queue, safe='')}:{quote(consumer, safe='')}"
+
+
+def chunk_keys(key: str, claim: int, count: int) -> list[str]:
+    """The keys of the chunks of a claim, of which there are `count`."""
+    return [f"{key}:{claim:012d}:{chunk:04d}" for chunk in range(count)]
 
 
 class ConsumerTakenOver(QueueError, RuntimeError):
@@ -46,7 +57,7 @@ class ConsumerRecord:
     """The record of one consumer. `state` is what this object last wrote; before `take_over` it may not write."""
 
     def __init__(self, store: QueueStore, queue: str, consumer: str) -> None:
-        self.key = f"{quote(queue, safe='')}:{quote(consumer, safe='')}"
+        self.key = consumer_key(queue, consumer)
         self.state = Consumer()
         self._store = store
         self._shown = f"consumer {consumer!r} of queue {queue!r}"
@@ -69,11 +80,17 @@ class ConsumerRecord:
     def commit(
         self, state: Consumer, *, settle: Sequence[Settle] = (), records: Sequence[RecordWrite] = ()
     ) -> Committed:
-        """Write the state, and in the same transaction settle messages and write other records."""
+        """Write the state, and in the same transaction settle messages and write other records.
+
+        RecordConflict when it is one of those that was not in the version it was expected in.
+        """
         mine = RecordWrite(CONSUMERS, self.key, state.to_bytes(), self._version)
         try:
             committed = self._store.commit(Changes(settle=settle, records=[mine, *records], strict=False))
         except RecordConflict:
+            found = self._store.record(CONSUMERS, self.key)
+            if records and found is not None and found.version == self._version:
+                raise
             raise self._taken_over() from None
         self.state = state
         self._version = committed.versions[0]
