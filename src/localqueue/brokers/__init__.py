@@ -19,6 +19,7 @@ _NAMES = {
         "MessageNotification",
         "Outgoing",
         "Subscription",
+        "SupportsHandover",
         "SupportsPush",
     ),
     "localqueue.brokers.queue_store": ("BrokerQueueStore",),

@@ -19,6 +19,7 @@ from localqueue.brokers.port import (
     MessageNotification as MessageNotification,
     Outgoing as Outgoing,
     Subscription as Subscription,
+    SupportsHandover as SupportsHandover,
     SupportsPush as SupportsPush,
 )
 from localqueue.brokers.queue_store import BrokerQueueStore as BrokerQueueStore

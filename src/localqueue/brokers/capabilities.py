@@ -35,6 +35,7 @@ class BrokerCapabilities:
     order: Literal["queue", "key", "none"] = _says("order kept, one consumer")
     lease: Literal["timeout", "connection"] = _says("a delivery is held by")
     renewal: bool = _says("leases can be renewed")
+    origin: str = _says("a message is known by")
     fenced: bool = _says("a stale ack is refused")
     counts_deliveries: bool = _says("deliveries are counted by the broker")
     final_acks: bool = _says("an acked message never comes again", False)
@@ -67,6 +68,7 @@ _RABBITMQ: dict[str, Any] = {
     "order": "queue",
     "lease": "connection",
     "renewal": False,
+    "origin": "its `message_id`, if its sender gave it one",
     "fenced": True,
     "atomic_batch": False,
     "dead_letters": f"in the queue `<queue>.dead`: {_COPIED}; a dead-letter exchange leads there too",
@@ -85,6 +87,7 @@ _SQS: dict[str, Any] = {
     "retry_delay": True,
     "lease": "timeout",
     "renewal": True,
+    "origin": "its `MessageId`",
     "fenced": False,
     "counts_deliveries": True,
     "atomic_batch": False,
@@ -110,6 +113,7 @@ _STORE: dict[str, Any] = {
     "order": "queue",
     "lease": "timeout",
     "renewal": True,
+    "origin": "its id",
     "fenced": True,
     "counts_deliveries": True,
     "final_acks": True,
@@ -175,6 +179,7 @@ CAPABILITIES: tuple[BrokerCapabilities, ...] = (
         order="queue",
         lease="timeout",
         renewal=True,
+        origin="the id of its entry",
         fenced=True,
         counts_deliveries=True,
         final_acks=True,
@@ -200,6 +205,7 @@ CAPABILITIES: tuple[BrokerCapabilities, ...] = (
         order="key",
         lease="connection",
         renewal=False,
+        origin="its partition and offset",
         fenced=True,
         counts_deliveries=False,
         single_acks=False,
@@ -226,6 +232,7 @@ CAPABILITIES: tuple[BrokerCapabilities, ...] = (
         order="queue",
         lease="timeout",
         renewal=True,
+        origin="its `msg_id`",
         fenced=True,
         counts_deliveries=True,
         final_acks=True,

@@ -49,7 +49,9 @@ class Outgoing(NamedTuple):
 class Delivery(NamedTuple):
     """A message as it was received. `attempts` counts deliveries from 1 on, as far as the broker counts them.
 
-    `receipt` is the broker's own, to settle by. `leased_until` is None where the connection is the lease.
+    `receipt` is the broker's own, to settle by. `leased_until` is None where the connection is the lease. `origin` is
+    what the broker knows the message by, the same each time it is delivered; None where it has no such name.
+    `redelivered` is False where the broker promises that nobody has had the message before.
     """
 
     queue: str
@@ -63,6 +65,8 @@ class Delivery(NamedTuple):
     sent_at: float | None = None
     leased_until: float | None = None
     dedupe_key: str | None = None
+    origin: str | None = None
+    redelivered: bool = True
 
 
 class Available(NamedTuple):
@@ -119,8 +123,20 @@ class SupportsPush(Protocol):
         """Have the messages of a queue told of, or delivered: at most `prefetch` that are not settled yet."""
 
 
+@runtime_checkable
+class SupportsHandover(Protocol):
+    """A broker whose leases are no part of a connection: who has a receipt in writing settles by it, in any process."""
+
+    def written(self, delivery: Delivery) -> str:
+        """The receipt of a delivery as text."""
+
+    def resumed(self, queue: str, message_id: str, receipt: str) -> Delivery:
+        """The delivery that a text was written of, without its content: to extend, to ack and to nack."""
+
+
 class Broker(Protocol):
-    """One broker, opened by `open_broker`. It has `subscribe` too if it is `SupportsPush`."""
+    """One broker, opened by `open_broker`. It has `subscribe` too if it is `SupportsPush`, and receipts in writing
+    if it is `SupportsHandover`."""
 
     @property
     def capabilities(self) -> BrokerCapabilities: ...

@@ -10,7 +10,16 @@ from typing import Any
 from localqueue.brokers import envelope
 from localqueue.brokers.base import BrokerBase
 from localqueue.brokers.capabilities import capabilities_of
-from localqueue.brokers.port import Available, Broker, BrokerStats, Delivery, Health, MessageNotification, Outgoing
+from localqueue.brokers.port import (
+    NO_HEADERS,
+    Available,
+    Broker,
+    BrokerStats,
+    Delivery,
+    Health,
+    MessageNotification,
+    Outgoing,
+)
 from localqueue.errors import QueueStoreClosedError
 from localqueue.stores.port import (
     DEAD,
@@ -123,6 +132,12 @@ class StoreBroker(BrokerBase):
         leases = [Lease(one.queue, one.id, one.receipt) for one in deliveries]
         return self.store.renew(leases, timeout=seconds) if leases else []
 
+    def written(self, delivery: Delivery) -> str:
+        return str(delivery.receipt)
+
+    def resumed(self, queue: str, message_id: str, receipt: str) -> Delivery:
+        return Delivery(queue, message_id, b"", NO_HEADERS, 1, int(receipt))
+
     def dead_letters(self, queue: str, limit: int = 100) -> list[Delivery]:
         self.require_open()
         return [_delivery(one, _DEAD) for one in self.store.scan(queue, state=DEAD, limit=limit)]
@@ -211,4 +226,5 @@ def _delivery(message: StoredMessage, token: int) -> Delivery:
         message.created_at,
         message.leased_until,
         message.dedupe_key,
+        message.id,
     )

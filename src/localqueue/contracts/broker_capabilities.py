@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from localqueue.brokers.capabilities import CAPABILITIES
-from localqueue.brokers.port import Broker, Delivery, Outgoing, SupportsPush
+from localqueue.brokers.port import Broker, Delivery, Outgoing, SupportsHandover, SupportsPush
 from localqueue.contracts.broker_harness import (
     BrokerFixtures,
     bodies,
@@ -123,6 +123,25 @@ class BrokerCapabilitiesContract(BrokerFixtures):
             assert broker.nack([held]) == [False]
             assert broker.extend([held], 60.0) == [None]
         assert other.ack([again]) == [True]
+
+    def test_a_receipt_in_writing(self, broker: Broker, queue: str, open_broker: Callable[[], Broker]) -> None:
+        """Where a lease is no part of a connection, another process keeps it and settles by it, once."""
+        assert isinstance(broker, SupportsHandover) is (broker.capabilities.lease == "timeout")
+        if not isinstance(broker, SupportsHandover):
+            return
+        broker.send_batch(queue, [Outgoing(b"a", key=line(broker)), Outgoing(b"b", key=line(broker))])
+        held = take_many(broker, queue, 2)
+        notes = [(one.id, broker.written(one)) for one in held]
+        broker.close()
+        other = open_broker()
+        assert isinstance(other, SupportsHandover)
+        first, second = (other.resumed(queue, *note) for note in notes)
+        assert None not in other.extend([first, second], 60.0)
+        assert other.ack([first]) == [True]
+        assert other.nack([second], dead=True, error={"message": "no"}) == [True]
+        assert none_left(other, queue)
+        if other.capabilities.fenced:
+            assert other.ack([first, second]) == [False, False]
 
     def test_a_message_is_settled_once(self, broker: Broker, queue: str) -> None:
         broker.send(queue, Outgoing(b"x"))

@@ -99,10 +99,12 @@ class BrokerDeliveryContract(BrokerFixtures):
         """A receiver that goes away after the handoff has lost nothing."""
         broker.send(queue, Outgoing(b"x"))
         first = open_broker()
-        assert take(first, queue, lease=tick).attempts == 1
+        before = take(first, queue, lease=tick)
+        assert before.attempts == 1
         first.close()
         again = take(broker, queue)
         assert again.body == b"x"
+        assert before.origin is not None and again.origin == before.origin and again.redelivered
         assert again.attempts == (2 if broker.capabilities.counts_deliveries else again.attempts)
         assert broker.ack([again]) == [True]
 

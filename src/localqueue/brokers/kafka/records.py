@@ -52,6 +52,7 @@ def delivery(queue: str, record: Any, receipt: Receipt, count: int) -> Delivery:
         None if key is None else key.decode("utf-8", "backslashreplace"),
         0,
         created / 1000 if created > 0 else None,
+        origin=id_of(record.partition(), receipt.offset),
     )
 
 

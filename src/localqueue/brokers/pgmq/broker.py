@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -17,7 +18,7 @@ from localqueue.brokers.pgmq.backlog import Backlog
 from localqueue.brokers.pgmq.outbox import Outbox
 from localqueue.brokers.pgmq.server import Server
 from localqueue.brokers.pgmq.table import DEAD, Table, These, require_name
-from localqueue.brokers.port import BrokerStats, Delivery, Health, Outgoing
+from localqueue.brokers.port import NO_HEADERS, BrokerStats, Delivery, Health, Outgoing
 from localqueue.brokers.store import StoreSubscription
 from localqueue.errors import QueueStoreMissingError
 from localqueue.stores import rules
@@ -186,6 +187,12 @@ class PGMQBroker(BrokerBase):
         return [
             until[one.queue, one.receipt.msg_id] if done else None for one, done in zip(deliveries, held, strict=True)
         ]
+
+    def written(self, delivery: Delivery) -> str:
+        return json.dumps(delivery.receipt)
+
+    def resumed(self, queue: str, message_id: str, receipt: str) -> Delivery:
+        return Delivery(queue, message_id, b"", NO_HEADERS, 1, letter.Receipt(*json.loads(receipt)))
 
     def _settle(self, deliveries: Sequence[Delivery], settle: Callable[[Table, bool, These], set[int]]) -> list[bool]:
         """Settle deliveries that were read as often in one statement, which are nearly always all of a queue."""

@@ -125,6 +125,8 @@ def delivery(
         0,
         sent_at,
         until,
+        None,
+        str(msg_id),
     )
 
 

@@ -86,10 +86,10 @@ def delivery_of(queue: str, lane: Lane, arrival: Arrival, *, is_dead: bool = Fal
         for name, value in given.items()
         if name not in _SERVERS and name not in _OURS
     }
-    key = given.get(envelope.KEY)
+    key, origin = given.get(envelope.KEY), properties.message_id
     return Delivery(
         queue,
-        properties.message_id or _name(properties),
+        origin or _name(properties),
         arrival.body,
         headers,
         _attempts(given, arrival.redelivered, is_dead),
@@ -97,6 +97,8 @@ def delivery_of(queue: str, lane: Lane, arrival: Arrival, *, is_dead: bool = Fal
         None if key is None else _text(key),
         properties.priority or 0,
         properties.timestamp,
+        origin=origin,
+        redelivered=arrival.redelivered,
     )
 
 

@@ -16,7 +16,7 @@ from localqueue.brokers import envelope
 from localqueue.brokers.address import number, split
 from localqueue.brokers.base import BrokerBase, one_queue
 from localqueue.brokers.capabilities import capabilities_of
-from localqueue.brokers.port import BrokerStats, Delivery, Health, Outgoing
+from localqueue.brokers.port import NO_HEADERS, BrokerStats, Delivery, Health, Outgoing
 from localqueue.brokers.redis_streams import entries
 from localqueue.brokers.redis_streams.functions import FUNCTIONS, StreamConnections
 from localqueue.brokers.redis_streams.subscription import StreamSubscription
@@ -175,6 +175,13 @@ class RedisStreamsBroker(BrokerBase):
                 else:
                     one.receipt.holder.extended(one.receipt.name, seconds)
         return until
+
+    def written(self, delivery: Delivery) -> str:
+        name: bytes = delivery.receipt.name
+        return name.decode()
+
+    def resumed(self, queue: str, message_id: str, receipt: str) -> Delivery:
+        return Delivery(queue, message_id, b"", NO_HEADERS, 1, entries.Receipt(receipt.encode()))
 
     def dead_letters(self, queue: str, limit: int = 100) -> list[Delivery]:
         found = self._call("dead", queue, b"%d" % limit, again=True)

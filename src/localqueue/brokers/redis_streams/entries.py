@@ -56,14 +56,15 @@ def _delivery(
     queue: str, entry: bytes, fields: Sequence[bytes], count: int, receipt: Receipt, until: float | None
 ) -> Delivery:
     sent = int(entry.partition(b"-")[0]) / 1000
+    origin = entry.decode()
     if len(fields) == 2 and fields[0] == _BODY:
-        return Delivery(queue, entry.decode(), fields[1], NO_HEADERS, count, receipt, None, 0, sent, until)
+        return Delivery(queue, origin, fields[1], NO_HEADERS, count, receipt, None, 0, sent, until, None, origin)
     pairs = iter(fields)
     named = dict(zip(pairs, pairs, strict=True))
     body, key, message_id = named.get(_BODY), named.get(_KEY), named.get(_ID)
     return Delivery(
         queue,
-        (message_id or entry).decode(),
+        message_id.decode() if message_id else origin,
         _as_json(named) if body is None else body,
         _headers(named) if len(named) > 1 else NO_HEADERS,
         count or int(named.get(_ATTEMPTS, b"1")),
@@ -71,6 +72,7 @@ def _delivery(
         None if key is None else key.decode(),
         sent_at=sent,
         leased_until=until,
+        origin=origin,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Any
 from localqueue.brokers import envelope
 from localqueue.brokers.base import BrokerBase
 from localqueue.brokers.capabilities import capabilities_of
-from localqueue.brokers.port import BrokerStats, Delivery, Health, Outgoing
+from localqueue.brokers.port import NO_HEADERS, BrokerStats, Delivery, Health, Outgoing
 from localqueue.brokers.sqs import batch, errors, letter
 from localqueue.brokers.sqs.address import read
 from localqueue.brokers.sqs.poll import Poll
@@ -199,6 +200,12 @@ class SQSBroker(BrokerBase):
         whole, since = self._visibility("a lease", seconds), time.time()
         held = self._settle(deliveries, "change_message_visibility_batch", VisibilityTimeout=whole)
         return [since + whole if done else None for done in held]
+
+    def written(self, delivery: Delivery) -> str:
+        return json.dumps(delivery.receipt)
+
+    def resumed(self, queue: str, message_id: str, receipt: str) -> Delivery:
+        return Delivery(queue, message_id, b"", NO_HEADERS, 1, letter.Receipt(*json.loads(receipt)))
 
     def _visibility(self, what: str, seconds: float) -> int:
         if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:

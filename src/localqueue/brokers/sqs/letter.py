@@ -149,6 +149,7 @@ def delivery(message: Mapping[str, Any], queue: str, url: str, until: float, *, 
         None if sent is None else int(sent) / 1000,
         until,
         dedupe_key,
+        message["MessageId"],
     )
 
 
