@@ -23,7 +23,8 @@ def start(spark: Any, direction: str, url: str, namespace: str, folder: str) -> 
         .option("minPartitions", "2")
     )
     if direction == "table":
-        rows = stream.options(mode="consume", consumer="etl").load().select("id", "value")
+        stream = stream.options(mode="consume", consumer="etl", corruptRows="dead-letter")
+        rows = stream.schema("n bigint, _id string, _ordering_key string").load()
         writer = rows.writeStream.format("parquet").option("path", f"{folder}/table")
     else:
         rows = stream.options(mode="subscribe").load().where("queue = 'in'").select("value")
@@ -46,7 +47,7 @@ def main(direction: str, url: str, namespace: str, folder: str) -> None:
     )
     start(spark, direction, url, namespace, folder).awaitTermination()
     if direction == "table":
-        values = [row.value for row in spark.read.parquet(f"{folder}/table").select("value").collect()]
+        values = [row.n for row in spark.read.parquet(f"{folder}/table").select("n").collect()]
     else:
         found = spark.read.format("localqueue").options(url=url, namespace=namespace, queue="out").load()
         values = [row.value for row in found.select("value").collect()]

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from localqueue import PersistentQueue
+from localqueue.stores.port import Changes, NewMessage
 from tests.spark.kill_driver import ROWS_A_BATCH
 from tests.stores import new_place
 
@@ -92,6 +92,18 @@ def wait_for(happened: Callable[[], bool], what: str, output: Path) -> None:
         time.sleep(0.01)
 
 
+def fill(store: Any, total: int) -> int:
+    """Put messages of which a third has ordering keys, and some fit no schema; how many those are."""
+    content = [{"n": f"odd {n}" if n % 50 == 7 else n} for n in range(total)]
+    keys = [f"k{n % 7}" if n % 3 == 0 else None for n in range(total)]
+    new = [
+        NewMessage(one, "in", json.dumps(value), ordering_key=key)
+        for one, value, key in zip(store.mint(total), content, keys, strict=True)
+    ]
+    store.commit(Changes(enqueue=new))
+    return sum(isinstance(one["n"], str) for one in content)
+
+
 def campaign(direction: str, kind: str, kills: int, seed: int, *, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Kill the job `kills` times, let it end, and return what was put and what was found."""
     rng = random.Random(seed)
@@ -100,8 +112,7 @@ def campaign(direction: str, kind: str, kills: int, seed: int, *, say: Callable[
     total = (kills + 1) * ROWS_A_BATCH * 2
     with place.open() as store:
         store.enable_journal()
-        queue: PersistentQueue[int] = PersistentQueue("in", store=store)
-        queue.put_many(range(total))
+        dead = fill(store, total)
         commits = folder / "checkpoint" / "commits"
         arguments = [direction, place.url, store.namespace, str(folder)]
         counts = dict.fromkeys(VICTIMS, 0)
@@ -133,14 +144,14 @@ def campaign(direction: str, kind: str, kills: int, seed: int, *, say: Callable[
             job = Job(arguments, folder)
             wait_for(job.ended, "the end of the job", job.output)
         found = job.result() or {}
-        left = queue.stats()
+        left = store.stats("in")
         return {
             "direction": direction,
             "store": kind,
             "kills": counts,
-            "put": total,
+            "put": total - dead if direction == "table" else total,
             **found,
-            "left": left.total if direction == "table" else 0,
+            "left": left.total - left.dead + abs(left.dead - dead) if direction == "table" else 0,
             "folder": str(folder),
         }
 

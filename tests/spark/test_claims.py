@@ -370,6 +370,130 @@ def test_a_keeper_renews_leases_while_a_batch_runs(store: Any, driver: Driver) -
     )
 
 
+def put_keyed(store: QueueStore, count: int, keys: str = "ab", **more: Any) -> list[str]:
+    """Messages whose keys take turns, numbered within each key."""
+    new = [
+        NewMessage(one, "jobs", json.dumps({"n": n // len(keys)}), ordering_key=keys[n % len(keys)], **more)
+        for n, one in enumerate(store.mint(count))
+    ]
+    done = store.commit(Changes(enqueue=new)).enqueued
+    return [made.id or given.id for made, given in zip(done, new, strict=True)]
+
+
+def by_key(messages: list[StoredMessage]) -> dict[str | None, list[int]]:
+    found: dict[str | None, list[int]] = {}
+    for one in messages:
+        found.setdefault(one.ordering_key, []).extend(numbers([one]))
+    return found
+
+
+def worker_takes(store: QueueStore, count: int = 100) -> dict[str | None, list[int]]:
+    """What a plain worker gets and acks, one lease after another."""
+    taken: list[StoredMessage] = []
+    while found := store.lease(LeaseRequest("jobs", count, 60.0, "worker")):
+        taken += found
+        store.commit(Changes(settle=[Settle("jobs", one.id, "ack", one.attempts) for one in found]))
+    return by_key(taken)
+
+
+def test_a_claim_takes_the_run_of_a_key_in_order_and_nobody_else_gets_any_of_it(store: Any, driver: Driver) -> None:
+    put_keyed(store, 20)
+    put(store, 2)
+    claims = driver(chunk_rows=lambda size: 3)
+    assert claims.claim(100) == 22
+    put_keyed(store, 2)  # later ones stand behind
+    assert worker_takes(store) == {}
+    found = read(store, claims, 0, 1)
+    assert by_key(found) == {"a": list(range(10)), "b": list(range(10)), None: [0, 1]}
+    assert {(one.leased_by, one.attempts) for one in found} == {("spark:etl", 1)}
+    assert len(claims.chunks(0, 1)) == 3  # a run is not cut
+    claims.settle(1)
+    assert worker_takes(store) == {"a": [0], "b": [0]}
+    assert store.stats("jobs").total == 0
+
+
+def test_runs_that_are_longer_than_a_claim_are_drained_in_order(store: Any, driver: Driver) -> None:
+    put_keyed(store, 20)
+    claims = driver()
+    taken: list[StoredMessage] = []
+    start = 0
+    while (end := step(claims, start, 6)) > start:
+        taken += read(store, claims, start, end)
+        start = end
+    assert (by_key(taken), start) == ({"a": list(range(10)), "b": list(range(10))}, 4)
+    assert store.stats("jobs").total == 0
+    assert store.check().ok
+
+
+def test_a_run_that_is_given_back_is_delivered_in_order_again(store: Any, driver: Driver) -> None:
+    put_keyed(store, 10)
+    claims = driver()
+    claims.give_back(claims.prepare(8))
+    assert worker_takes(store) == {"a": list(range(5)), "b": list(range(5))}
+    put_keyed(store, 10)
+    driver().prepare(8)  # and dies
+    assert driver().settled == 0
+    assert worker_takes(store) == {"a": list(range(5)), "b": list(range(5))}
+
+
+def lose(store: QueueStore, message_id: str) -> StoredMessage:
+    """Have a worker take the message of a claim, as if its lease had run out."""
+    store.commit(Changes(settle=[Settle("jobs", message_id, "release")]))
+    (taken,) = store.lease(LeaseRequest("jobs", 1, 60.0, "worker"))
+    assert taken.id == message_id
+    return taken
+
+
+def test_who_loses_the_head_of_a_run_has_lost_the_run(
+    store: Any, driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = put_keyed(store, 6)
+    claims = driver()
+    step(claims, 0)
+    head = lose(store, ids[0])
+    assert step(claims, 1) == 1
+    assert "3 of 6 leases of claim 1 were lost" in caplog.text
+    store.commit(Changes(settle=[Settle("jobs", head.id, "ack", head.attempts)]))
+    assert worker_takes(store) == {"a": [1, 2]}
+
+    ids = put_keyed(store, 6)
+    assert step(claims, 1) == 2
+    head = lose(store, ids[1])
+    later = driver()
+    assert by_key(read(store, later, 1, 2)) == {"a": [0, 1, 2]}
+    assert step(later, 2) == 2
+    store.commit(Changes(settle=[Settle("jobs", head.id, "ack", head.attempts)]))
+    assert worker_takes(store) == {"b": [1, 2]}
+    assert store.check().ok
+
+
+def test_of_a_run_some_may_be_condemned_and_some_removed_and_the_rest_goes_on(store: Any, driver: Driver) -> None:
+    ids = put_keyed(store, 10)
+    claims = driver()
+    step(claims, 0)
+    error = {"type": "Rule", "module": "", "message": ""}
+    assert condemn(store, "jobs", "etl", {ids[0]: error, ids[3]: error}) == set()
+    store.commit(Changes(settle=[Settle("jobs", ids[4], "cancel")]))
+    assert store.prune("jobs", state="cancelled", older_than=0.0) == 1
+    put_keyed(store, 2)
+    assert step(claims, 1) == 2
+    assert sorted(one.id for one in store.scan("jobs", state="dead")) == sorted([ids[0], ids[3]])
+    assert by_key(read(store, claims, 1, 2)) == {"a": [0], "b": [0]}
+    claims.settle(2)
+    assert store.stats("jobs").total == 2
+    assert store.check().ok
+
+
+def test_a_run_ends_before_a_message_that_is_not_available_yet(store: Any, driver: Driver) -> None:
+    put_keyed(store, 2, "a")
+    put_keyed(store, 1, "a", delay=3600.0)
+    put_keyed(store, 1, "a")
+    claims = driver()
+    assert claims.claim(None) == 2
+    claims.settle(1)
+    assert (store.stats("jobs").delayed, store.stats("jobs").blocked) == (1, 1)
+
+
 class TestClaimant:
     """The driver's side, on SQLite."""
 
@@ -399,11 +523,22 @@ class TestClaimant:
         assert (start, taken) == (3, 10)
         assert store.stats("jobs").ready == 15
 
+    def test_with_available_now_it_drains_the_keys(self, store: Any, claimant: Claimant) -> None:
+        put_keyed(store, 20)
+        assert claimant.report()["backlog"] == 20
+        claimant.end_with_what_is_there()
+        start, taken = 0, []
+        while (end := claimant.advance(start, 6)) > start:
+            taken += read(store, claimant.claims, start, end)
+            start = end
+        assert by_key(taken) == {"a": list(range(10)), "b": list(range(10))}
+        assert store.stats("jobs").total == 0
+
     def test_it_goes_on_while_spark_runs_a_batch_and_settles_all_of_it(self, store: Any, claimant: Claimant) -> None:
         put(store, 10)
         assert claimant.advance(0, 3) == 1
         assert claimant._ahead is not None
-        assert len(claimant._ahead.result().leases) == 3
+        assert len(claimant._ahead.result().held) == 3
         assert claimant.advance(1, 3) == 2
         claimant._ahead.result()  # settles 1 and leases for 3
         assert (claimant.claims.settled, store.stats("jobs").total) == (1, 7)

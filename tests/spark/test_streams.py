@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localqueue.spark.options import OptionError, parse
-from localqueue.stores.port import LeaseRequest
+from localqueue.stores.port import Changes, LeaseRequest, NewMessage
 from tests.stores import Place, new_place
 
 Rows = dict[int, list[Any]]
@@ -206,9 +206,12 @@ def test_both_streams_read_a_store_on_a_server(spark: Any, kind: str, tmp_path: 
     place = new_place(kind, tmp_path)
     with place.open() as store:
         store.enable_journal()
-        put(store, 6)
+        texts = enumerate(store.mint(6))
+        keyed = [NewMessage(one, "jobs", json.dumps({"n": n}), ordering_key="ab"[n % 2]) for n, one in texts]
+        store.commit(Changes(enqueue=keyed))
         frame = stream(spark, place, mode="consume", consumer="etl", maxOffsetsPerTrigger="4")
-        assert numbers(drain(frame, tmp_path / "consume")) == list(range(6))
+        consumed = numbers(drain(frame, tmp_path / "consume"))
+        assert ([n for n in consumed if n % 2], [n for n in consumed if not n % 2]) == ([1, 3, 5], [0, 2, 4])
         assert store.stats("jobs").total == 0
         frame = stream(spark, place, minPartitions="2")
         assert numbers(drain(frame, tmp_path / "subscribe")) == list(range(6))

@@ -7,7 +7,8 @@ the driver that does it, and compressed, since the store writes it in the transa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from localqueue.spark.source.rows import message_batch
 from localqueue.spark.source.values import error_fields, header_pairs, micros
+from localqueue.spark.streams.claim_lease import Held
 from localqueue.stores.port import INFLIGHT, Payload, StoredMessage
 
 #: A chunk is closed when its payloads reach this: it must fit into one value of any store, also uncompressed.
@@ -40,36 +42,45 @@ _FIELDS: dict[str, pa.DataType] = {
     "headers": pa.string(),
     "forgiven": pa.int64(),
 }
-_SCHEMA = pa.schema(list(_FIELDS.items()))
+_SCHEMA = pa.schema([*_FIELDS.items(), ("head", pa.string())])  # of one that follows, the message it comes after
 _AT = {name: StoredMessage._fields.index(name) for name in _FIELDS if name != "text"}
 
 
-def chunked(messages: Sequence[StoredMessage], rows: int) -> Iterator[Sequence[StoredMessage]]:
-    """The messages in order, in chunks of at most so many, each small enough for one value of the store."""
+def chunked(
+    messages: Sequence[StoredMessage], rows: int, heads: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Sequence[StoredMessage]]:
+    """The messages in order, in chunks of so many, each small enough for one value of the store.
+
+    Those that follow another (see `heads`) stay in one chunk with it if they can: what one task reads is in order.
+    """
     begin = weight = 0
     for at, message in enumerate(messages):
         weight += len(message.payload)
-        if at > begin and (at - begin >= rows or weight > CHUNK_BYTES):
+        full = at - begin >= rows and message.id not in heads
+        if at > begin and (full or weight > CHUNK_BYTES):
             yield messages[begin:at]
             begin, weight = at, len(message.payload)
     if begin < len(messages):
         yield messages[begin:]
 
 
-def encode(messages: Sequence[StoredMessage]) -> bytes:
+def encode(messages: Sequence[StoredMessage], heads: Mapping[str, str] = MappingProxyType({})) -> bytes:
     columns: list[Sequence[Any]] = list(zip(*messages, strict=True))
     payloads: Sequence[Payload] = columns[_AT["payload"]]
     given = {name: columns[at] for name, at in _AT.items()}
     given["payload"] = [None if isinstance(one, str) else one for one in payloads]
     given["text"] = [one if isinstance(one, str) else None for one in payloads]
     given["last_error"] = [None if one is None else json.dumps(one, default=str) for one in given["last_error"]]
-    batch = pa.record_batch([pa.array(given[name], kind) for name, kind in _FIELDS.items()], schema=_SCHEMA)
-    return _bytes(batch)
+    columns_in_order = [pa.array(given[name], kind) for name, kind in _FIELDS.items()]
+    follows = (
+        pa.array([heads.get(one) for one in given["id"]], pa.string()) if heads else pa.nulls(len(messages), "string")
+    )
+    return _bytes(pa.record_batch([*columns_in_order, follows], schema=_SCHEMA))
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -80,10 +91,16 @@ def columns_of(blob: bytes) -> pa.RecordBatch:
         return stream.read_next_batch()
 
 
-def tokens(blob: bytes) -> list[tuple[str, int]]:
-    """The id and the fencing token of each message of a chunk."""
+def held(blob: bytes) -> list[Held]:
+    """How each message of a chunk is held."""
     batch = columns_of(blob)
-    return list(zip(batch.column("id").to_pylist(), batch.column("attempts").to_pylist(), strict=True))
+    ids, tokens = batch.column("id").to_pylist(), batch.column("attempts").to_pylist()
+    if "head" not in batch.schema.names or batch.column("head").null_count == batch.num_rows:
+        return list(map(Held, ids, tokens))
+    heads = batch.column("head").to_pylist()
+    return [
+        Held(one, token if head is None else None, head) for one, token, head in zip(ids, tokens, heads, strict=True)
+    ]
 
 
 def without(blob: bytes, ids: Set[str]) -> bytes:

@@ -11,7 +11,8 @@ from typing import Any
 
 from localqueue.errors import QueueError
 from localqueue.spark.options import Options
-from localqueue.spark.streams.claims import Claims, Prepared
+from localqueue.spark.streams.claim_draft import Draft
+from localqueue.spark.streams.claims import Claims
 from localqueue.spark.streams.keeper import Keeper
 from localqueue.spark.streams.verdict import Misfits
 from localqueue.stores.url import open_store
@@ -50,7 +51,7 @@ class Claimant:
         self._keeper = Keeper(self._store, self.claims.leases, options.claim_timeout)
         self._left: int | None = None
         self._aside = ThreadPoolExecutor(1, "localqueue-claims")
-        self._ahead: Future[Prepared] | None = None
+        self._ahead: Future[Draft] | None = None
         self._look_at = self._ask_at = self._report_at = 0.0
         self._reported: dict[str, Any] | None = None
 
@@ -61,7 +62,7 @@ class Claimant:
             ahead, self._ahead = self._ahead.result(), None
             if start == claims.claimed and ahead.blobs:
                 claims.write(ahead)
-                self._go_ahead(start, limit, len(ahead.leases))
+                self._go_ahead(start, limit, len(ahead.held))
                 return claims.claimed
             if start == claims.claimed:
                 claims.write(ahead)  # only dead letters, or nothing
@@ -81,9 +82,10 @@ class Claimant:
         return claims.claimed
 
     def end_with_what_is_there(self) -> None:
-        """From now on claim as many messages as are ready at this moment, and no more."""
+        """From now on claim as many messages as are ready at this moment, or blocked behind them, and no more."""
         assert self.claims.settled >= 0  # taken over: what an earlier driver left behind is ready again
-        self._left = self._store.stats(self._queue).ready
+        stats = self._store.stats(self._queue)
+        self._left = stats.ready + stats.blocked
 
     def report(self) -> dict[str, Any]:
         """The last claim, the messages that are ready behind it, and for how long the oldest of them has been."""
@@ -94,7 +96,7 @@ class Claimant:
             cost = time.monotonic() - now
             self._report_at = now + max(_REPORT, cost * _REPORT_SHARE)
             age = stats.oldest_ready_age_seconds or 0.0
-            waiting = stats.ready + self.claims.held_ahead
+            waiting = stats.ready + stats.blocked - self.claims.followers + self.claims.held_ahead
             self._reported = {"backlog": waiting, "oldest_age_seconds": round(age, 3)}
         return {"claim": self.claims.claimed, **self._reported}
 
@@ -114,11 +116,11 @@ class Claimant:
         if limit is None or taken < limit or most == 0:
             return
 
-        def work() -> Prepared:
+        def work() -> Draft:
             with _no_collection():
                 self.claims.settle(done)
                 prepared = self.claims.prepare(most)
-            self._count(len(prepared.leases))
+            self._count(len(prepared.held))
             return prepared
 
         self._ahead = self._aside.submit(work)

@@ -16,15 +16,26 @@ the next claim may be leased before the last one is settled, so there are at mos
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from localqueue.errors import QueueError
 from localqueue.spark.streams import claim_blob as blob
-from localqueue.spark.streams.claim_lease import Held, give_back, held_by, lease_up_to, returned, settled
-from localqueue.spark.streams.consumer_record import CLAIMS, ConsumerRecord, ConsumerTakenOver, chunk_keys
+from localqueue.spark.streams.claim_draft import Draft
+from localqueue.spark.streams.claim_lease import (
+    Held,
+    give_back,
+    held_by,
+    leases,
+    returned,
+    settle_held,
+    settled,
+    take_up_to,
+    without_lost,
+)
+from localqueue.spark.streams.consumer_record import CLAIMS, Consumer, ConsumerRecord, ConsumerTakenOver, chunk_keys
 from localqueue.spark.streams.data_loss import DataLoss
 from localqueue.spark.streams.verdict import VERDICTS, Error, Misfits, Verdicts, corrupt, read_verdicts, undisturbed
 from localqueue.stores.port import (
@@ -33,19 +44,9 @@ from localqueue.stores.port import (
     LeaseRequest,
     QueueStore,
     RecordWrite,
-    Settle,
 )
 
 _log = logging.getLogger(__name__)
-
-
-class Prepared(NamedTuple):
-    """Leased messages that are not a claim yet: those that fit as chunks, the others as dead letters."""
-
-    leases: list[Held]
-    fit: list[Held]
-    blobs: list[bytes]
-    dead: list[Settle]
 
 
 class Chunk(NamedTuple):
@@ -106,8 +107,13 @@ class Claims:
 
     @property
     def held_ahead(self) -> int:
-        """Messages that are leased and in no claim yet."""
+        """Messages that are held and in no claim yet."""
         return len(self._prepared)
+
+    @property
+    def followers(self) -> int:
+        """Messages that are held though the store counts them as blocked."""
+        return sum(one.head is not None for held in [*self._open.values(), self._prepared] for one in held)
 
     @property
     def claimed(self) -> int:
@@ -137,45 +143,38 @@ class Claims:
 
         Those that do not fit become dead letters in the same commit; when none fits there is no claim.
         """
-        prepared = self.prepare(limit)
-        self.write(prepared)
-        return len(prepared.leases)
+        draft = self.prepare(limit)
+        self.write(draft)
+        return len(draft.held)
 
-    def prepare(self, limit: int | None) -> Prepared:
+    def prepare(self, limit: int | None) -> Draft:
         """Lease up to `limit` messages for a claim that `write` makes of them."""
         self._own()
         self._record.verify()
-        leased = lease_up_to(self._store, self._request, limit)
-        self._prepared = [(one.id, one.attempts) for one in leased]
-        unfit = {} if self._misfits is None else corrupt(self._misfits(leased))
-        fit = [one for one in leased if one.id not in unfit] if unfit else leased
-        dead = settled(self._queue, [one for one in self._prepared if one[0] in unfit], unfit)
-        blobs = [blob.encode(chunk) for chunk in blob.chunked(fit, max(1, self._chunk_rows(len(fit))))]
-        return Prepared(self._prepared, [(one.id, one.attempts) for one in fit], blobs, dead)
+        taken = take_up_to(self._store, self._request, limit)
+        self._prepared = taken.held()
+        return Draft.of(taken, self._misfits, self._chunk_rows)
 
-    def write(self, prepared: Prepared) -> None:
-        """Make the next claim of what was prepared, unless nothing of it fits."""
-        state, writes = self._record.state, []
-        if prepared.blobs:
-            claim = state.claimed + 1
-            state = replace(state, claimed=claim, chunks={**state.chunks, claim: len(prepared.blobs)})
-            keys = chunk_keys(self._record.key, claim, len(prepared.blobs))
-            writes = [RecordWrite(CLAIMS, key, one) for key, one in zip(keys, prepared.blobs, strict=True)]
-            writes += [Verdicts(key).adding({}) for key in keys]
+    def write(self, draft: Draft) -> None:
+        """Make the next claim of what was prepared; when nothing of it fits they are only dead letters."""
+        state = self._record.state
         try:
-            if prepared.leases:
-                self._record.commit(state, settle=prepared.dead, records=writes)
+            if draft.blobs:
+                claim = state.claimed + 1
+                state = replace(state, claimed=claim, chunks={**state.chunks, claim: len(draft.blobs)})
+                self._record.commit(state, records=draft.writes(chunk_keys(self._record.key, claim, len(draft.blobs))))
+                self._open[claim] = draft.held
+                self._judged.add(claim)
+            elif draft.held:
+                self._settle_held(draft.held, lambda: (state, draft.errors, []))
         except ConsumerTakenOver:
-            self.give_back(prepared)
+            self.give_back(draft)
             raise
-        if prepared.blobs:
-            self._open[state.claimed] = prepared.fit
-            self._judged.add(state.claimed)
         self._prepared = []
 
-    def give_back(self, prepared: Prepared) -> None:
+    def give_back(self, draft: Draft) -> None:
         """Return what was prepared to the queue."""
-        give_back(self._store, self._queue, prepared.leases)
+        give_back(self._store, self._queue, draft.held)
         self._prepared = []
 
     def chunks(self, start: int, end: int) -> list[Chunk]:
@@ -199,7 +198,7 @@ class Claims:
     def leases(self) -> list[Lease]:
         """The leases that are to be kept, for one who does it from another thread."""
         claims = [*list(self._open.values()), self._prepared]
-        return [Lease(self._queue, *one) for claim in claims for one in claim]
+        return [lease for claim in claims for lease in leases(self._queue, claim)]
 
     # taking over
 
@@ -217,20 +216,20 @@ class Claims:
 
     def _renew(self, claim: int) -> None:
         """Renew the leases of a claim, and take out of it the messages that somebody else has by now."""
-        leases = self._leases_of(claim)
-        renewed = self._store.renew([Lease(self._queue, *one) for one in leases], timeout=self._request.timeout)
-        lost = {message_id for (message_id, _), until in zip(leases, renewed, strict=True) if until is None}
-        if not lost:
+        held = self._held(claim)
+        still = without_lost(self._store, self._queue, held, self._request.timeout)
+        if len(still) == len(held):
             return
-        _log.warning("%s: %d of %d leases of claim %d were lost", self._shown, len(lost), len(leases), claim)
+        _log.warning("%s: %d of %d leases of claim %d were lost", self._shown, len(held) - len(still), len(held), claim)
+        lost = {one.id for one in held} - {one.id for one in still}
         writes = [RecordWrite(CLAIMS, key, blob.without(self._chunk(key), lost)) for key in self._keys(claim)]
         self._record.commit(self._record.state, records=writes)
-        self._open[claim] = [one for one in leases if one[0] not in lost]
+        self._open[claim] = still
 
     def _release_debris(self) -> None:
-        known = {held for claim in self._open.values() for held in claim}
+        known = {one for claim in self._open.values() for one in claim}
         for page in held_by(self._store, self._queue, self._request.leased_by or ""):
-            give_back(self._store, self._queue, [held for held in page if held not in known])
+            give_back(self._store, self._queue, [one for one in page if one not in known])
 
     # judging and settling
 
@@ -257,31 +256,39 @@ class Claims:
     def _settle(self, upto: int) -> None:
         state = self._record.state
         claims = range(state.settled + 1, upto + 1)
-        done = [lease for claim in claims for lease in self._leases_of(claim)]
+        done = [one for claim in claims for one in self._held(claim)]
         kept = {claim: count for claim, count in state.chunks.items() if claim >= upto}
         after = replace(state, settled=upto, chunks=kept)
         gone = state.chunks.keys() - kept
 
-        def write() -> Committed:
+        def what() -> tuple[Consumer, Mapping[str, Error], list[RecordWrite]]:
             verdicts = read_verdicts(self._store, [key for claim in claims for key in self._keys(claim)])
             errors = {one: error for found in verdicts.values() for one, error in found.errors.items()}
             closed = [one.closing() for key, one in verdicts.items() if key in self._keys(upto)]
-            gone_too = self._forget(gone, verdicts)
-            return self._record.commit(after, settle=settled(self._queue, done, errors), records=[*closed, *gone_too])
+            return after, errors, [*closed, *self._forget(gone, verdicts)]
 
-        committed = undisturbed(write)
-        self._open = {claim: leases for claim, leases in self._open.items() if claim > upto}
-        if lost := committed.settled.count(False):
+        lost = self._settle_held(done, what)
+        self._open = {claim: held for claim, held in self._open.items() if claim > upto}
+        if lost:
             _log.warning("%s: %d of %d leases of claim %d were lost before it was settled, and the messages are "
                          "delivered again", self._shown, lost, len(done), upto)  # fmt: skip
+
+    def _settle_held(
+        self, held: Sequence[Held], what: Callable[[], tuple[Consumer, Mapping[str, Error], list[RecordWrite]]]
+    ) -> int:
+        def commit(still: Sequence[Held], strict: bool) -> Committed:
+            state, errors, records = what()
+            return self._record.commit(
+                state, settle=settled(self._queue, still, errors), records=records, strict=strict
+            )
+
+        return undisturbed(lambda: settle_held(self._store, self._queue, held, commit, self._request.timeout))
 
     def _number_from(self, claim: int) -> None:
         """Go on from a number that is not ours, giving back what is open."""
         state = self._record.state
-        leases = [
-            one for open_claim in range(state.settled + 1, state.claimed + 1) for one in self._leases_of(open_claim)
-        ]
-        back = returned(self._queue, leases)
+        held = [one for open_claim in range(state.settled + 1, state.claimed + 1) for one in self._held(open_claim)]
+        back = returned(self._queue, held)
         self._record.commit(
             replace(state, settled=claim, claimed=claim, chunks={}), settle=back, records=self._forget(state.chunks)
         )
@@ -297,9 +304,9 @@ class Claims:
 
     # records
 
-    def _leases_of(self, claim: int) -> list[Held]:
+    def _held(self, claim: int) -> list[Held]:
         if claim not in self._open:
-            self._open[claim] = [one for key in self._keys(claim) for one in blob.tokens(self._chunk(key))]
+            self._open[claim] = [one for key in self._keys(claim) for one in blob.held(self._chunk(key))]
         return self._open[claim]
 
     def _chunk(self, key: str) -> bytes:

@@ -78,15 +78,21 @@ class ConsumerRecord:
         raise self._taken_over()
 
     def commit(
-        self, state: Consumer, *, settle: Sequence[Settle] = (), records: Sequence[RecordWrite] = ()
+        self,
+        state: Consumer,
+        *,
+        settle: Sequence[Settle] = (),
+        records: Sequence[RecordWrite] = (),
+        strict: bool = False,
     ) -> Committed:
         """Write the state, and in the same transaction settle messages and write other records.
 
-        RecordConflict when it is one of those that was not in the version it was expected in.
+        RecordConflict when it is one of those that was not in the version it was expected in; with `strict` LeaseLost
+        when a lease is not current.
         """
         mine = RecordWrite(CONSUMERS, self.key, state.to_bytes(), self._version)
         try:
-            committed = self._store.commit(Changes(settle=settle, records=[mine, *records], strict=False))
+            committed = self._store.commit(Changes(settle=settle, records=[mine, *records], strict=strict))
         except RecordConflict:
             found = self._store.record(CONSUMERS, self.key)
             if records and found is not None and found.version == self._version:

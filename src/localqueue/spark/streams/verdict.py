@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from localqueue.errors import RecordConflict
-from localqueue.spark.streams.claim_blob import tokens
+from localqueue.spark.streams.claim_blob import held
 from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, Consumer, chunk_keys, consumer_key
 from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite, StoredMessage
 
@@ -108,7 +108,7 @@ def condemn(store: QueueStore, queue: str, consumer: str, errors: Mapping[str, E
             verdicts = Verdicts.of(found)
             left -= verdicts.errors.keys()
             if left and not verdicts.closed and (blob := store.record(CLAIMS, chunk)) is not None:
-                here = left.intersection(message_id for message_id, _ in tokens(blob.value))
+                here = left.intersection(one.id for one in held(blob.value))
                 left -= here
                 if here:
                     writes.append(verdicts.adding({message_id: errors[message_id] for message_id in here}))
