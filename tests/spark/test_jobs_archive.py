@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import functions
 
-from localqueue.spark.jobs import archive as archiving
 from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive import archive, read_archive
 from localqueue.spark.jobs.export import export
 from localqueue.spark.jobs.files import HadoopFolder, files_in, folder_at
+from localqueue.spark.jobs.staged_files import stage
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.url import open_store
 
@@ -268,9 +268,23 @@ def test_a_folder_of_hadoop_is_as_one_of_this_machine(spark: Any, tmp_path: Path
     folder.rename("x", "y/z")
     with pytest.raises(FileExistsError):
         folder.write("y/z", "2")
+    folder.replace("note", "1")
+    folder.replace("note", "2")
+    assert folder.read("note") == "2"
+    with pytest.raises(FileExistsError):
+        folder.write("note", "3")
+    folder.remove("note")
     df = spark.createDataFrame([(1,)], "n int")
-    staged = archiving.stage(df, folder)
+    staged = stage(df, folder)
     folder.rename(staged.name, "span")
     assert spark.read.parquet(folder.at("span")).count() == staged.rows == 1
     folder.remove("y")
     assert [entry.name for entry in folder.entries()] == ["_writing", "span"]
+
+
+def test_an_archive_of_a_journal_that_is_off_says_how_to_switch_it_on(spark: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    open_store(url).close()
+    with pytest.raises(ValueError, match=r"is off and empty: switch it on with `localqueue queue journal --enable`"):
+        archive(spark, url=url, path=tmp_path / "archive")
+    assert not (tmp_path / "archive").exists()

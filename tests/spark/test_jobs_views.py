@@ -141,3 +141,67 @@ def test_a_batch_that_is_run_again_changes_a_parquet_view_once(spark: Any, tmp_p
     parts = view_table.commits_in(folder)[0].parts
     rows = view_table.read_parts(spark, folder, two.drop("gone").schema, list(parts.values())).collect()
     assert [tuple(row) for row in rows] == [("a", 3, 2)]
+
+
+def _prune(topic: Topic) -> None:
+    with open_store(topic.url) as store:
+        store.prune_events(older_than=0.0)
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_view_of_a_pruned_journal_begins_with_its_archive(
+    spark: Any, topic: Topic, tmp_path: Path, format: str
+) -> None:
+    given: dict[str, Any] = {"url": topic.url, "queue": "users", "format": format}
+    by_key = {**given, "path": tmp_path / "by-key", "key": "ordering_key", "schema": "v int"}
+    topic.put(("a", {"v": 1}), ("b", {"v": 1}), ("a", {"v": 2}))
+    topic.put(("z", {"v": 1}), queue="other")
+    archive(spark, url=topic.url, path=tmp_path / "archive", prune=True)
+    topic.put(("c", {"v": 3}), ("b", None))
+
+    with pytest.raises(ValueError, match="entries 1 to 4 were pruned from the journal .*: give the archive"):
+        materialise(spark, **by_key)
+    assert not (tmp_path / "by-key").exists()
+    materialise(spark, **by_key, archive=tmp_path / "archive")
+
+    def rows() -> dict[str, Any]:
+        found = read_view(spark, tmp_path / "by-key").drop("seq", "at")
+        return {row["key"]: tuple(row)[1:] for row in found.collect()}
+
+    assert rows() == {"a": (2,), "c": (3,)}
+    topic.put(("d", {"v": 4}))
+    materialise(spark, **by_key)  # its past is in its own folder now
+    assert rows() == {"a": (2,), "c": (3,), "d": (4,)}
+
+    # A wider schema is taken up; what was there has NULL in the new field, and a new build has its value.
+    wider = {**by_key, "schema": "v int, name string"}
+    topic.put(("a", {"v": 9, "name": "x"}))
+    materialise(spark, **wider)
+    assert rows() == {"a": (9, "x"), "c": (3, None), "d": (4, None)}
+    with pytest.raises(ValueError, match=r"is a view with schema .*: give another path, or have it built anew"):
+        materialise(spark, **{**by_key, "schema": "v string"})
+    with pytest.raises(ValueError, match="entries 1 to 4 were pruned"):
+        materialise(spark, **{**by_key, "schema": "v string"}, rebuild=True)
+    assert rows() == {"a": (9, "x"), "c": (3, None), "d": (4, None)}
+    materialise(spark, **{**by_key, "schema": "v string"}, rebuild=True, archive=tmp_path / "archive")
+    assert rows() == {"a": ("9",), "c": ("3",), "d": ("4",)}
+
+    if format == "delta":
+        return
+    counting = {**given, "path": tmp_path / "counted", "sql": "SELECT count(*) AS n FROM messages"}
+    materialise(spark, **counting, archive=tmp_path / "archive")
+    topic.put(("e", {"v": 1}))
+    materialise(spark, **counting)
+    assert [row["n"] for row in read_view(spark, tmp_path / "counted").collect()] == [8]
+
+    with pytest.raises(ValueError, match="entries 1 to 4 were pruned"):
+        compact(spark, topic.url, key="ordering_key", topic="users", path=tmp_path / "latest")
+    compact(spark, topic.url, key="ordering_key", topic="users", path=tmp_path / "latest", archive=tmp_path / "archive")
+    assert {row["key"] for row in spark.read.parquet(str(tmp_path / "latest")).collect()} == {"a", "c", "d", "e"}
+    kept = compact(spark, topic.url, key="ordering_key", path=tmp_path / "rest", fail_on_data_loss=False)
+    assert kept.keys == 4  # c, d, a and e; b is gone
+
+    _prune(topic)
+    topic.put(("f", {"v": 1}))
+    with pytest.raises(ValueError, match="entries 5 to 9 are neither in the journal .* nor in the archive"):
+        compact(spark, topic.url, key="ordering_key", path=tmp_path / "x", archive=tmp_path / "archive")

@@ -16,6 +16,8 @@ from localqueue.cli.place import Place
 
 Format = Annotated[str, typer.Option(help="parquet, delta, json or csv.")]
 Mode = Annotated[str, typer.Option(help="error (the path must be new), append or overwrite.")]
+Archive = Annotated[str | None, typer.Option(metavar="PATH", help="Archive that has what was pruned from the journal.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Go on without what was pruned and is in no archive.")]
 OnceKey = Annotated[str | None, typer.Option(help="A job with this name happens once.")]
 
 
@@ -131,6 +133,8 @@ def compact(
         bool, typer.Option("--tombstones/--no-tombstones", help="Whether a null value removes its key.")
     ] = True,
     source_namespace: Annotated[str | None, typer.Option(help="Namespace of the source.")] = None,
+    archive: Archive = None,
+    partial: Partial = False,
     idempotency_key: OnceKey = None,
     progress: Progress = False,
 ) -> None:
@@ -150,6 +154,8 @@ def compact(
             mode=mode,
             tombstones=tombstones,
             source_namespace=source_namespace,
+            archive=archive,
+            fail_on_data_loss=not partial,
             idempotency_key=idempotency_key,
             progress=teller(progress),
             **there,
@@ -171,6 +177,9 @@ def materialise(
     keep_on: Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(help="With --follow: how often to look.")] = "5 seconds",
     max_entries: Annotated[int | None, typer.Option(min=1, help="Entries in one batch at most.")] = None,
+    archive: Archive = None,
+    partial: Partial = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it anew, with another schema or query.")] = False,
     progress: Progress = False,
 ) -> None:
     """Keep a table up to date with a queue.
@@ -194,6 +203,9 @@ def materialise(
             available_now=not keep_on,
             every=every,
             max_entries=max_entries,
+            archive=archive,
+            fail_on_data_loss=not partial,
+            rebuild=rebuild,
             progress=teller(progress),
             **there,
         )

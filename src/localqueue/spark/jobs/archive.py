@@ -8,11 +8,11 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs import delta_table, parquet_archive
-from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement
+from localqueue.spark.jobs.archive_layout import MARKER, Marker, archived_to, cover, disagreement, new_mark
 from localqueue.spark.jobs.files import Folder, files_in, folder_at, reader_of
-from localqueue.spark.jobs.journal_rows import journal_rows, place_of, reader, utc_date
+from localqueue.spark.jobs.journal_rows import journal_rows, need_journal, place_of, reader, utc_date
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.staged_files import known_format, stage
+from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 
@@ -74,9 +74,9 @@ def archive(
     """Append to an archive what the journal has behind the last archived entry; of one queue or of all.
 
     Killed anywhere and run again, every entry is in the archive exactly once, also when two runs overlap. `format` is
-    `parquet`, for which the file system must rename in one step, or `delta`, committed with delta-rs in a local or
-    mounted folder. Days are those of UTC. With more than `compact_after` small pieces they are merged. With `prune`,
-    entries that are archived are removed from the journal, or those of them that are `older_than` seconds old.
+    `parquet`, on any file system that Spark reaches, or `delta`, committed with delta-rs in a local or mounted folder.
+    Days are those of UTC. With more than `compact_after` small pieces they are merged. With `prune`, entries that are
+    archived are removed from the journal, or those of them that are `older_than` seconds old.
 
     The views `dead` and `messages` are added as a snapshot, with the time in the column `taken_at`: each run adds one.
     """
@@ -97,8 +97,11 @@ def archive(
         delta_table.local(folder)
     with opened(place, read_only=True) as store:
         marker = Marker(kind="journal" if view == "events" else "snapshots", format=format, view=view, store=store.url,
-                        namespace=place.namespace, queue=queue, partition_by=partition_by)  # fmt: skip
+                        namespace=place.namespace, queue=queue, partition_by=partition_by,
+                        layout=1 if folder.renames else 2)  # fmt: skip
         span = store.journal_span()
+        if view == "events":
+            need_journal(store, span, place.namespace)
     claim(folder, marker)
     if view != "events":
         return _snapshot(spark, place, folder, marker)
@@ -110,7 +113,7 @@ def archive(
     pruned = 0
     if prune or older_than is not None:
         with opened(place) as store:
-            pruned = store.prune_events(older_than=older_than or 0.0, through=_reached(folder, marker))
+            pruned = store.prune_events(older_than=older_than or 0.0, through=reached(folder, marker))
     return replace(result, merged=merged, pruned=pruned)
 
 
@@ -137,7 +140,7 @@ def _append(
     kept: tuple[int, int],
     say: Progress,
 ) -> ArchiveResult:
-    done = _reached(folder, marker)
+    done = reached(folder, marker)
     oldest, last = kept
     if last < done:
         raise ValueError(
@@ -159,7 +162,8 @@ def _append(
     return replace(nothing, rows=written, first=done + 1, last=last, lost=lost)
 
 
-def _reached(folder: Folder, marker: Marker) -> int:
+def reached(folder: Folder, marker: Marker) -> int:
+    """The number of the last entry that an archive has, 0 when it has none."""
     if marker.format == "delta":
         return delta_table.committed_version(folder, _name(marker)) or 0
     return archived_to(parquet_archive.spans_in(folder))
@@ -183,25 +187,29 @@ def _snapshot(spark: SparkSession, place: Options, folder: Folder, marker: Marke
     if marker.format == "delta":
         written = delta_table.write_delta(rows, folder, partition_by=partition).rows
     else:
-        staged = stage(rows, folder, partition)
-        folder.rename(staged.name, f"taken={taken:%Y-%m-%dT%H-%M-%S.%fZ}")
-        written = staged.rows
+        written = parquet_archive.commit(rows, folder, f"taken={taken:%Y-%m-%dT%H-%M-%S.%fZ}-{new_mark()}", partition)
     return ArchiveResult(path=folder.uri, format=marker.format, rows=written)
 
 
-def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
-    """What `archive` has written to a path, each entry once, also after a crash in the middle of a run or a merge."""
-    folder = folder_at(spark, path)
+def marker_at(folder: Folder) -> Marker:
+    """What a folder is an archive of; ValueError when it is none."""
     text = folder.read(MARKER)
     marker = None if text is None else Marker.of(text)
     if marker is None:
         there = "has nothing" if not folder.entries() else f"has no {MARKER}"
         raise ValueError(f"{folder.uri} is not an archive, it {there}: give the path that archive wrote to")
+    return marker
+
+
+def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
+    """What `archive` has written to a path, each entry once, also after a crash in the middle of a run or a merge."""
+    folder = folder_at(spark, path)
+    marker = marker_at(folder)
     if marker.format == "delta":
         return delta_table.read_delta(spark, folder)
     if marker.kind == "journal":
         return parquet_archive.read_spans(spark, folder, cover(parquet_archive.spans_in(folder)), marker.partition_by)
-    taken = [entry.name for entry in folder.entries() if entry.name.startswith("taken=")]
+    taken = [name for name in parquet_archive.committed(folder) if name.startswith("taken=")]
     if not taken:
         raise ValueError(f"{folder.uri} has no snapshot yet: run archive first")
     read = reader_of(spark, folder, files_in(folder, *taken)).option("basePath", folder.uri)

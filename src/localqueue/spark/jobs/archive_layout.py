@@ -3,8 +3,11 @@
     _localqueue.json                                 what this is an archive of
     span=<first>-<last>-<mark>/date=2026-01-31/…     the entries of that range of numbers, first and last included
     _writing/…                                       what is not there yet, or never will be
+    _commits/span=<first>-<last>-<mark>              layout 2: that span is there
 
-An increment is written below `_writing` and renamed: that is its commit. A merge writes the entries of several spans
+In layout 1 an increment is written below `_writing` and renamed: that is its commit. Where a folder can not be renamed
+in one step, as on an object store, the layout is 2: an increment is written where it stays, and its commit is a small
+file, made by one request. A merge writes the entries of several spans
 under the name of one that contains them, and removes those afterwards. Whoever reads takes the biggest spans and of
 each only what no other has, so it does not matter where any of this was interrupted, nor that two ran at a time. The
 mark is random: no two writers ever rename to the same name. The journal never changes an entry, hence spans that
@@ -15,14 +18,20 @@ from __future__ import annotations
 
 import json
 import re
+import time
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 MARKER = "_localqueue.json"
 WRITING = "_writing"
+COMMITS = "_commits"
+#: How long somebody may take to write one increment before it is taken for dead and its leavings are swept.
+ABANDONED = 86_400.0
 
 _NAME = re.compile(r"span=(\d+)-(\d+)-([0-9a-f]+)")
+_MARK = re.compile(r"[0-9a-f]{16}")
 
 
 class Span(NamedTuple):
@@ -43,6 +52,17 @@ class Part(NamedTuple):
     @property
     def whole(self) -> bool:
         return self.after < self.span.first
+
+
+def new_mark() -> str:
+    """What only this writer's folder is called by; it begins with the time, in seconds."""
+    return f"{int(time.time()):08x}{uuid.uuid4().hex[:8]}"
+
+
+def is_abandoned(name: str, now: float | None = None) -> bool:
+    """Whether a folder with a mark was begun so long ago that its writer must be dead."""
+    mark = name.rpartition("-")[2]
+    return bool(_MARK.fullmatch(mark)) and int(mark[:8], 16) < (now or time.time()) - ABANDONED
 
 
 def span_name(first: int, last: int, mark: str) -> str:
@@ -132,7 +152,7 @@ class Marker:
 def disagreement(found: Marker, wanted: Marker) -> str | None:
     """What keeps a folder from taking another increment, as a sentence; None when nothing does."""
     for name, what in (
-        ("layout", "layout"), ("kind", "kind"), ("format", "format"), ("view", "view"), ("store", "store"),
+        ("kind", "kind"), ("format", "format"), ("view", "view"), ("store", "store"),
         ("namespace", "namespace"), ("queue", "queue"), ("partition_by", "partition_by"),
     ):  # fmt: skip
         there, here = getattr(found, name), getattr(wanted, name)

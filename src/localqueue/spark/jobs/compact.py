@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
+from localqueue.spark.jobs.journal_past import whole_past
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
 from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
 from localqueue.spark.jobs.outgoing_rows import put_rows
 from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
-from localqueue.spark.place import opened
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def compact(
     tombstones: bool = True,
     namespace: str | None = None,
     source_namespace: str | None = None,
+    archive: str | PathLike[str] | None = None,
+    fail_on_data_loss: bool = True,
     idempotency_key: str | None = None,
     progress: Progress | None = None,
 ) -> CompactResult:
@@ -56,7 +59,8 @@ def compact(
     `source` is the address of a store, for its journal, the path of an archive, or a DataFrame with a column `value`
     and a column `seq` or `id`; `topic` takes only the messages of one queue. `key` is `ordering_key`, `dedupe_key` or a
     field of the payload such as `user.id`; messages without it are left out. A payload that is null removes its key,
-    unless `tombstones` is False: then it is a value like any other.
+    unless `tombstones` is False: then it is a value like any other. Of a journal that was pruned, the entries that are
+    gone come from `archive`; without one that has them it is an error, unless `fail_on_data_loss` is False.
 
     A table has the columns of the source and `key`; `format` and `mode` are those of `export`. Messages of a new queue
     keep their payload, headers, priority and keys, and are put once a run, or once ever with an `idempotency_key`.
@@ -66,7 +70,9 @@ def compact(
     known_format(format)
     if queue is not None:
         check_name(queue)
-    rows = topic_rows(spark, source, source_namespace or namespace)
+    rows = topic_rows(
+        spark, source, source_namespace or namespace, archive=archive, fail_on_data_loss=fail_on_data_loss
+    )
     if topic is not None:
         rows = _of_queue(rows, topic)
     if progress is not None:
@@ -83,24 +89,31 @@ def compact(
     return CompactResult(target=f"queue {queue!r}", keys=keys)
 
 
-def topic_rows(spark: SparkSession, source: DataFrame | str | PathLike[str], namespace: str | None) -> DataFrame:
-    """What was put: the journal of a store, an archive, or a DataFrame as it is."""
-    if not isinstance(source, str | PathLike):
+def topic_rows(
+    spark: SparkSession,
+    source: DataFrame | str | PathLike[str],
+    namespace: str | None,
+    *,
+    archive: str | PathLike[str] | None = None,
+    fail_on_data_loss: bool = True,
+) -> DataFrame:
+    """What was put: the journal of a store and what an archive has of its past, an archive, or a DataFrame as it is."""
+    store = None
+    if isinstance(source, str | PathLike):
+        with suppress(ValueError):
+            store = fspath(source) if backend_of(fspath(source)) else None
+    if store is None:
+        if archive is not None:
+            raise ValueError("archive completes the journal of a store: give the address of a store as source")
+        if isinstance(source, str | PathLike):
+            return messages_of(read_archive(spark, source))
         return messages_of(source)
-    text = fspath(source)
-    try:
-        backend_of(text)
-    except ValueError:
-        return messages_of(read_archive(spark, text))
-    place = place_of(text, namespace=namespace)
-    with opened(place, read_only=True) as store:
-        first, last = store.journal_span()
-        if last < first and not store.journal_enabled():
-            raise ValueError(
-                f"the journal of {store.url}, namespace {place.namespace!r}, is off and empty: switch it on with "
-                "enable_journal(), or give an archive or a DataFrame as source"
-            )
-    return messages_of(journal_rows(spark, place, after=first - 1, last=last))
+    place = place_of(store, namespace=namespace)
+    past = whole_past(spark, place, archive, fail_on_data_loss=fail_on_data_loss)
+    rows = journal_rows(spark, place, after=past.through, last=past.last)
+    if past.rows is not None:
+        rows = past.rows.select(*rows.columns).unionByName(rows)
+    return messages_of(rows)
 
 
 def _of_queue(rows: DataFrame, queue: str) -> DataFrame:

@@ -182,19 +182,27 @@ def read_delta(spark: SparkSession, folder: Folder) -> DataFrame:
     return read.schema(schema).option("basePath", root.uri).parquet(*spelled)
 
 
-def merge_delta(df: DataFrame, folder: Folder, transaction: Transaction) -> bool:
+def merge_delta(df: DataFrame, folder: Folder, transaction: Transaction, *, anew: bool = False) -> bool:
     """Bring rows with a `key`, a `seq` and whether they are `gone` into a table of keys; False when it had been done.
 
-    A row is taken when it is newer than the one of its key. They go through the memory of the driver.
+    A row is taken when it is newer than the one of its key. They go through the memory of the driver. Columns that the
+    table lacks are added; with `anew` the table is these rows, whatever it was before.
     """
     deltalake = need_delta()
     table = table_at(folder)
     columns = [name for name in df.columns if name != "gone"]
-    if table is None:
-        write_delta(df.where("not gone").select(*columns), folder, transaction=transaction)
+    if table is None or anew:
+        mode = "append" if table is None else "overwrite"
+        write_delta(df.where("not gone").select(*columns), folder, mode=mode, transaction=transaction)
         return True
     if _has(table, transaction):
         return False
+    there = {field.name for field in table.schema().fields}
+    lacking = [one for one in deltalake.Schema.from_json(df.schema.json()).fields if one.name not in {*there, "gone"}]
+    if lacking:
+        table.alter.add_columns(lacking)
+        table = table_at(folder)
+        assert table is not None
     values = {f"`{name}`": f"s.`{name}`" for name in columns}
     merging = table.merge(
         df.toArrow(), "t.key = s.key", source_alias="s", target_alias="t",

@@ -10,27 +10,23 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from localqueue.spark.jobs.hadoop import Entry, HadoopFolder, file_system
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
 
 
-class Entry(NamedTuple):
-    """A file or folder. `modified` is in seconds since the epoch; the size of a folder is 0."""
-
-    name: str
-    is_folder: bool
-    size: int
-    modified: float
-
-
 class Folder(Protocol):
-    """A folder, and what is in it by names relative to it. `uri` is how Spark is told."""
+    """A folder, and what is in it by names relative to it. `uri` is how Spark is told.
+
+    `renames` is whether a folder can be given another name in one step.
+    """
 
     uri: str
+    renames: bool
 
     def at(self, name: str) -> str:
         """What Spark is told to read or write something in the folder."""
@@ -40,7 +36,10 @@ class Folder(Protocol):
 
     def read(self, name: str) -> str | None: ...
     def write(self, name: str, text: str) -> None:
-        """A new file, there whole or not at all."""
+        """A new file, there whole or not at all; FileExistsError when there is one, whoever made it."""
+
+    def replace(self, name: str, text: str) -> None:
+        """A file in the place of the one that is there, in one step."""
 
     def rename(self, name: str, to: str) -> None:
         """Give a file or folder another name that nothing has yet, in a folder that may have to be made."""
@@ -99,16 +98,13 @@ def size_of(folder: Folder, name: str) -> int:
 
 def _default_scheme(spark: SparkSession) -> str:
     java = getattr(spark, "_jsc", None)  # there is none on Spark Connect: its client sees its own disk
-    return "file" if java is None else str(_file_system(spark, ".").getScheme())
-
-
-def _file_system(spark: SparkSession, path: str) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(path).getFileSystem(spark._jsc.hadoopConfiguration())
+    return "file" if java is None else str(file_system(spark, ".").getScheme())
 
 
 class LocalFolder:
     """A folder that the driver sees as a path; so must all executors."""
+
+    renames = True
 
     def __init__(self, path: str) -> None:
         plain = path.partition(":")[2] if path.lower().startswith("file:") else path
@@ -138,6 +134,21 @@ class LocalFolder:
             return None
 
     def write(self, name: str, text: str) -> None:
+        fresh = self._fresh(name, text)
+        try:
+            os.link(fresh, self.path / name)
+        except PermissionError:  # a file system without links
+            if (self.path / name).exists():
+                raise FileExistsError(f"{self.path / name} is there already") from None
+            fresh.rename(self.path / name)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def replace(self, name: str, text: str) -> None:
+        self._fresh(name, text).replace(self.path / name)
+
+    def _fresh(self, name: str, text: str) -> Path:
+        """A file beside that of this name, with its text on the disk."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f"_{uuid.uuid4().hex}")
@@ -145,7 +156,7 @@ class LocalFolder:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(target)
+        return fresh
 
     def rename(self, name: str, to: str) -> None:
         target = self.path / to
@@ -160,69 +171,3 @@ class LocalFolder:
             shutil.rmtree(target, ignore_errors=True)
         else:
             target.unlink(missing_ok=True)
-
-
-class HadoopFolder:
-    """A folder on any file system that Spark has a driver for."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        if getattr(spark, "_jsc", None) is None:
-            raise ValueError(f"path {path!r} can not be reached from a Spark Connect client: give a local folder")
-        jvm: Any = spark._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._io = jvm.org.apache.commons.io.IOUtils
-        self._fs = _file_system(spark, path)
-        self._root = self._fs.makeQualified(self._path(path))
-        self.uri = str(self._root.toString())
-
-    def at(self, name: str) -> str:
-        return f"{self.uri}/{name}"
-
-    def _of(self, name: str) -> Any:
-        return self._path(self._root, name) if name else self._root
-
-    def entries(self, name: str = "") -> list[Entry]:
-        if not self._fs.exists(self._of(name)):
-            return []
-        found = [self._entry(status) for status in self._fs.listStatus(self._of(name))]
-        return sorted(found)
-
-    @staticmethod
-    def _entry(status: Any) -> Entry:
-        folder = bool(status.isDirectory())
-        name = str(status.getPath().getName())
-        return Entry(name, folder, 0 if folder else int(status.getLen()), status.getModificationTime() / 1000.0)
-
-    def read(self, name: str) -> str | None:
-        if not self._fs.exists(self._of(name)):
-            return None
-        stream = self._fs.open(self._of(name))
-        try:
-            return str(self._io.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def write(self, name: str, text: str) -> None:
-        fresh = f"_{uuid.uuid4().hex}"
-        stream = self._fs.create(self._of(fresh), False)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-        try:
-            self.rename(fresh, name)
-        except OSError:
-            self.remove(fresh)
-            raise
-
-    def rename(self, name: str, to: str) -> None:
-        target = self._of(to)
-        self._fs.mkdirs(target.getParent())
-        # Hadoop would move it into a folder of that name.
-        if self._fs.exists(target):
-            raise FileExistsError(f"{self.at(to)} is there already")
-        if not self._fs.rename(self._of(name), target):
-            raise OSError(f"{self.at(name)} could not be renamed to {self.at(to)}")
-
-    def remove(self, name: str) -> None:
-        self._fs.delete(self._of(name), True)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
+    from localqueue.stores.port import QueueStore
+
 #: The columns of an archived entry. `payload` and `codec` are NULL for JSON, where `value` is what was stored.
 ARCHIVED: dict[str, str] = {**EVENTS, **RAW}
 
@@ -19,6 +21,16 @@ def place_of(url: str, *, namespace: str | None = None, queue: str | None = None
     """The store that a job works on, checked as the data source checks it."""
     given = {"url": url, "namespace": namespace, "queue": queue, "view": view}
     return parse({name: value for name, value in given.items() if value is not None})
+
+
+def need_journal(store: QueueStore, span: tuple[int, int], namespace: str, otherwise: str = "") -> None:
+    """ValueError, with the way to switch it on, when a journal is off and has nothing."""
+    first, last = span
+    if last < first and not store.journal_enabled():
+        raise ValueError(
+            f"the journal of {store.url}, namespace {namespace!r}, is off and empty: switch it on with "
+            f"`localqueue queue journal --enable` or store.enable_journal(){otherwise}"
+        )
 
 
 def reader(spark: SparkSession, place: Options) -> DataFrameReader:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from localqueue.spark.jobs import delta_table, view_table
-from localqueue.spark.jobs.archive_layout import MARKER
 from localqueue.spark.jobs.arguments import first_line
 from localqueue.spark.jobs.files import Folder, folder_at
+from localqueue.spark.jobs.journal_past import whole_past
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.staged_files import known_format
+from localqueue.spark.jobs.staged_files import known_format, write_files
+from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at
 from localqueue.spark.options import Options
 
 if TYPE_CHECKING:
@@ -44,18 +45,6 @@ class MaterialiseResult:
         return f"{self.path} ({self.format}) is up to date after {self.batches} batches"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shape:
-    """What a view is of. It can not change: another one needs another path."""
-
-    format: str
-    namespace: str
-    queue: str
-    key: str | None
-    sql: str | None
-    schema: str | None
-
-
 def materialise(
     spark: SparkSession,
     *,
@@ -71,6 +60,9 @@ def materialise(
     every: str = "5 seconds",
     max_entries: int | None = None,
     namespace: str | None = None,
+    archive: str | PathLike[str] | None = None,
+    rebuild: bool = False,
+    fail_on_data_loss: bool = True,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> MaterialiseResult | StreamingQuery:
@@ -85,6 +77,11 @@ def materialise(
     runs until the table has what the journal had at the start; without `available_now` it goes on, looks for news
     `every` so often, and the running query is returned. `checkpoint` is by default in the table's folder. The table is
     read with `read_view`; a Delta table also by everything that reads Delta.
+
+    A view that begins needs the whole journal. What was pruned comes from `archive`, each entry once; entries that
+    neither has are an error that names them, unless `fail_on_data_loss` is False. A table by key takes up a wider
+    `schema`: new rows have the new fields, those that are there have NULL in them. With `rebuild` the table is built
+    anew from the journal, and `archive`, under another schema, key or query, and takes the place of the old one.
     """
     known_format(format, VIEW_FORMATS)
     if (key is None) == (sql is None):
@@ -97,10 +94,12 @@ def materialise(
         delta_table.need_delta()
         delta_table.local(folder)
     text = schema if schema is None or isinstance(schema, str) else schema.simpleString()
-    _claim(folder, _Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text))
-    state = folder.at("_checkpoint") if checkpoint is None else fspath(checkpoint)
-    rows = _stream(spark, place, max_entries, options or {})
-    keep = _TableKeeper(folder, format, folder_at(spark, state), key, schema, progress or silent)
+    wanted = Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text)
+    beginning = _Beginning(archive=archive, fails=fail_on_data_loss, given=dict(options or {}))
+    shape = _begun(spark, place, folder, wanted, checkpoint, rebuild, beginning)
+    state = _state(folder, shape, checkpoint)
+    rows = _stream(spark, place, folder, shape, max_entries, beginning)
+    keep = _TableKeeper(folder, shape, folder_at(spark, state), schema, progress or silent)
     if sql is None:
         writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
     else:
@@ -119,7 +118,7 @@ def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     from pyspark.sql.types import StructType
 
     folder = folder_at(spark, path)
-    shape = _shape_of(folder)
+    shape = shape_at(folder)
     if shape is None:
         raise ValueError(f"{folder.uri} is not a view: give the path that materialise writes to")
     if shape.format == "delta":
@@ -137,37 +136,68 @@ def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
 _SCHEMA = "_schema.json"
 
 
-def _claim(folder: Folder, shape: _Shape) -> None:
-    found = _shape_of(folder)
-    if found is None:
-        there = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
-        if there:
-            raise ValueError(f"{folder.uri} is not a view and not empty ({there[0]} is there): give another path")
-        folder.write(MARKER, json.dumps({"localqueue": "view", **asdict(shape)}, indent=2) + "\n")
-    elif found != shape:
-        name = next(name for name, value in asdict(shape).items() if getattr(found, name) != value)
-        raise ValueError(
-            f"{folder.uri} is a view with {name} {getattr(found, name)!r} and not {getattr(shape, name)!r}: "
-            "give another path"
-        )
+@dataclass(frozen=True, kw_only=True)
+class _Beginning:
+    """What a view begins with that has read nothing yet."""
+
+    archive: str | PathLike[str] | None
+    fails: bool
+    given: dict[str, str]
+
+    @property
+    def is_chosen(self) -> bool:
+        return any(name.lower() in ("startingoffsets", "startingtimestamp") for name in self.given)
 
 
-def _shape_of(folder: Folder) -> _Shape | None:
-    text = folder.read(MARKER)
-    try:
-        values = json.loads(text or "")
-        return _Shape(**values) if values.pop("localqueue") == "view" else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+def _state(folder: Folder, shape: Shape, checkpoint: str | PathLike[str] | None) -> str:
+    if checkpoint is None:
+        return folder.at(shape.checkpoint)
+    return fspath(checkpoint) if shape.build == 1 else f"{fspath(checkpoint)}-{shape.build}"
 
 
-def _stream(spark: SparkSession, place: Options, max_entries: int | None, options: Mapping[str, str]) -> DataFrame:
+def _begun(
+    spark: SparkSession,
+    place: Options,
+    folder: Folder,
+    wanted: Shape,
+    checkpoint: str | PathLike[str] | None,
+    rebuild: bool,
+    beginning: _Beginning,
+) -> Shape:
+    """The view as its folder notes it, with the past that its journal has lost laid beside it."""
+    found = shape_at(folder)
+    shape = wanted if found is None else evolved(found, wanted, folder.uri, rebuild=rebuild)
+    started = folder_at(spark, _state(folder, shape, checkpoint)).read("metadata") is not None
+    if started or beginning.is_chosen:
+        return claim(folder, wanted, rebuild=rebuild)
+    past = whole_past(spark, place, beginning.archive, fail_on_data_loss=beginning.fails)
+    shape = claim(folder, wanted, rebuild=rebuild)
+    if past.rows is not None:
+        rows = past.rows.where((past.rows["type"] == "enqueued") & (past.rows["queue"] == shape.queue))
+        folder.remove(shape.history)
+        write_files(rows.select(*COLUMNS), folder, shape.history)
+    shape = replace(shape, past=past.through if past.rows is not None else 0)
+    note(folder, shape)
+    return shape
+
+
+def _stream(
+    spark: SparkSession, place: Options, folder: Folder, shape: Shape, max_entries: int | None, beginning: _Beginning
+) -> DataFrame:
     stream = spark.readStream.format("localqueue").option("url", place.url).option("namespace", place.namespace)
     stream = stream.option("queue", place.need_queue()).option("mode", "subscribe").option("view", "events")
     stream = stream.option("columns", ",".join(("type", *COLUMNS)))
     if max_entries is not None:
         stream = stream.option("maxOffsetsPerTrigger", str(max_entries))
-    return stream.options(**options).load().where("type = 'enqueued'").drop("type")
+    if not beginning.fails:
+        stream = stream.option("failOnDataLoss", "false")
+    elif not beginning.is_chosen:
+        # From a number on, and not from wherever the journal begins: what is pruned until then is an error.
+        stream = stream.option("startingOffsets", json.dumps({"seq": shape.past}))
+    rows = stream.options(**beginning.given).load().where("type = 'enqueued'").drop("type")
+    if not shape.past:
+        return rows
+    return spark.readStream.schema(rows.schema).parquet(folder.at(shape.history)).unionByName(rows)
 
 
 def _typed(rows: DataFrame, schema: StructType | str | None) -> DataFrame:
@@ -200,16 +230,16 @@ class _TableKeeper:
     def __init__(
         self,
         folder: Folder,
-        format: str,
+        shape: Shape,
         checkpoint: Folder,
-        key: str | None,
         schema: StructType | str | None,
         say: Progress,
     ) -> None:
         self._folder = folder
-        self._delta = format == "delta"
+        self._delta = shape.format == "delta"
+        self._rebuilt = shape.build > 1
         self._checkpoint = checkpoint
-        self._key = key
+        self._key = shape.key
         self._schema = schema
         self._say = say
         self.batches = 0
@@ -225,11 +255,12 @@ class _TableKeeper:
         rows = last.persist()
         try:
             self._keep_schema(rows.drop("gone"))
+            anew = self._rebuilt and number == 0
             if self._delta:
-                delta_table.merge_delta(rows, self._folder, self._transaction(number))
+                delta_table.merge_delta(rows, self._folder, self._transaction(number), anew=anew)
                 delta_table.tidy_delta(self._folder, files=_FILES)
             else:
-                view_table.merge_keys(rows, self._folder, self._query(), number)
+                view_table.merge_keys(rows, self._folder, self._query(), number, anew=anew)
         finally:
             rows.unpersist()
         self._done(number)
@@ -256,5 +287,5 @@ class _TableKeeper:
         return delta_table.Transaction(f"localqueue view {self._query()}", number)
 
     def _keep_schema(self, rows: DataFrame) -> None:
-        if not self._delta and self._folder.read(_SCHEMA) is None:
-            self._folder.write(_SCHEMA, rows.schema.json())
+        if not self._delta and self._folder.read(_SCHEMA) != rows.schema.json():
+            self._folder.replace(_SCHEMA, rows.schema.json())

@@ -1,22 +1,33 @@
-"""An archive of the journal in Parquet: increments that are there by a rename, and the merging of small ones.
+"""An archive of the journal in Parquet: increments that are there in one step, and the merging of small ones.
 
-That needs a file system where a rename is one step: a disk, NFS, HDFS. On a plain object store a folder is copied file
-by file, and a reader, or a crash, in the middle of that sees a part of an increment: use Delta in a mounted folder, or
-an object store with a directory service, instead.
+On a disk that step is a rename; anywhere else it is a small file that says so, as `archive_layout` describes.
 """
 
 from __future__ import annotations
 
-import uuid
+import json
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from localqueue.spark.jobs.archive_layout import Part, Span, cover, merges, span_name, span_of, superseded
+from localqueue.spark.jobs.archive_layout import (
+    COMMITS,
+    MARKER,
+    Marker,
+    Part,
+    Span,
+    cover,
+    is_abandoned,
+    merges,
+    new_mark,
+    span_name,
+    span_of,
+    superseded,
+)
 from localqueue.spark.jobs.files import Folder, files_in, reader_of, size_of
 from localqueue.spark.jobs.journal_rows import archived_schema
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.staged_files import stage, sweep
+from localqueue.spark.jobs.staged_files import stage, sweep, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,16 +38,54 @@ TARGET_BYTES = 128 << 20
 
 def spans_in(folder: Folder, *, sizes: bool = False) -> list[Span]:
     """The spans that are there, also those that others have taken the place of."""
-    found = [span_of(entry.name) for entry in folder.entries() if entry.is_folder]
+    found = [span_of(name) for name in committed(folder)]
     spans = [span for span in found if span is not None]
     return [span._replace(size=size_of(folder, span.name)) for span in spans] if sizes else spans
 
 
 def add_span(df: DataFrame, folder: Folder, first: int, last: int, partition_by: str | None) -> int:
     """Write entries as the span of that range; how many they are."""
-    staged = stage(df, folder, () if partition_by is None else (partition_by,))
-    folder.rename(staged.name, span_name(first, last, uuid.uuid4().hex[:8]))
-    return staged.rows
+    return commit(df, folder, span_name(first, last, new_mark()), () if partition_by is None else (partition_by,))
+
+
+def committed(folder: Folder) -> list[str]:
+    """The names of the folders that count."""
+    if is_renamed(folder):
+        return [entry.name for entry in folder.entries() if entry.is_folder and not entry.name.startswith("_")]
+    return [entry.name for entry in folder.entries(COMMITS) if not entry.name.startswith("_")]
+
+
+def commit(df: DataFrame, folder: Folder, name: str, partition_by: Sequence[str] = ()) -> int:
+    """Write rows under a name that nothing has, there as a whole or not at all; how many they are."""
+    if is_renamed(folder):
+        staged = stage(df, folder, partition_by)
+        folder.rename(staged.name, name)
+        return staged.rows
+    written = write_files(df, folder, name, partition_by)
+    folder.write(f"{COMMITS}/{name}", json.dumps({"rows": written.rows}))
+    return written.rows
+
+
+def withdraw(folder: Folder, name: str) -> None:
+    """Remove what was committed. Whoever is reading it fails and has to begin again."""
+    folder.remove(f"{COMMITS}/{name}")
+    folder.remove(name)
+
+
+def is_renamed(folder: Folder) -> bool:
+    """Whether an archive has layout 1, as its marker says."""
+    marker = Marker.of(folder.read(MARKER) or "")
+    return folder.renames if marker is None else marker.layout == 1
+
+
+def sweep_spans(folder: Folder) -> None:
+    """Remove what writers left behind that died long ago."""
+    sweep(folder)
+    if not is_renamed(folder):
+        there = set(committed(folder))
+        for entry in folder.entries():
+            if entry.is_folder and entry.name not in there and is_abandoned(entry.name):
+                folder.remove(entry.name)
 
 
 def read_spans(spark: SparkSession, folder: Folder, parts: Sequence[Part], partition_by: str | None) -> DataFrame:
@@ -72,9 +121,9 @@ def merge_spans(
     Whatever others have taken the place of is removed first, so a merge that was interrupted is finished here. A query
     that is reading the spans which are removed fails and has to be started again.
     """
-    sweep(folder)
+    sweep_spans(folder)
     for span in superseded(spans_in(folder)):
-        folder.remove(span.name)
+        withdraw(folder, span.name)
     parts = cover(spans_in(folder, sizes=True))
     merged = 0
     for group in merges(parts, target) if len(parts) > after else []:
@@ -85,6 +134,6 @@ def merge_spans(
         add_span(rows.repartition(1) if partition_by is None else rows.repartition(partition_by), folder, first, last,
                  partition_by)  # fmt: skip
         for part in group:
-            folder.remove(part.span.name)
+            withdraw(folder, part.span.name)
         merged += len(group)
     return merged

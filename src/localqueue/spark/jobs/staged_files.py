@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from localqueue.spark.jobs.archive_layout import WRITING
+from localqueue.spark.jobs.archive_layout import ABANDONED, WRITING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 #: Formats of files that a job writes. Delta needs the extra.
 FORMATS = ("parquet", "delta", "json", "csv")
-
-#: How long somebody may take to write one increment before it is taken for dead and its leavings are swept.
-_ABANDONED = 86_400.0
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
@@ -50,10 +47,14 @@ def plain_timestamps(spark: SparkSession) -> Iterator[None]:
 
 def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Staged:
     """Write a DataFrame as Parquet below `_writing`; nothing is left there when it fails."""
+    return write_files(df, folder, f"{WRITING}/{int(time.time())}-{uuid.uuid4().hex}", partition_by)
+
+
+def write_files(df: DataFrame, folder: Folder, name: str, partition_by: Sequence[str] = ()) -> Staged:
+    """Write a DataFrame as Parquet under a name that nothing has; nothing is left there when it fails."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    name = f"{WRITING}/{int(time.time())}-{uuid.uuid4().hex}"
     counted = Observation()
     writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write
     try:
@@ -70,7 +71,7 @@ def sweep(folder: Folder, *, now: float | None = None) -> int:
     swept = 0
     for entry in folder.entries(WRITING):
         begun = entry.name.partition("-")[0]
-        if begun.isdigit() and int(begun) < (now or time.time()) - _ABANDONED:
+        if begun.isdigit() and int(begun) < (now or time.time()) - ABANDONED:
             folder.remove(f"{WRITING}/{entry.name}")
             swept += 1
     return swept

@@ -4,8 +4,9 @@
     _commits/<n>.json       which folder holds which part, from the n-th change on
     batch-<n>-<mark>/…      the parts that the n-th change wrote
 
-The highest commit is the table. A change writes its parts, and then its commit under a name that nothing has yet. What
-neither the last commit nor the one before it names is removed, so a query has one change's time to finish.
+The highest commit is the table. A change writes its parts where they stay, and then its commit, a file that only one
+writer can make: nothing is renamed, because an object store can not do that in one step. What neither the last commit
+nor the one before it names is removed, so a query has one change's time to finish.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from localqueue.spark.jobs.files import Folder, files_in, reader_of
-from localqueue.spark.jobs.staged_files import stage, sweep
+from localqueue.spark.jobs.staged_files import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,42 +76,48 @@ def read_parts(spark: SparkSession, folder: Folder, schema: StructType, names: l
 
 def replace_all(df: DataFrame, folder: Folder, query: str, batch: int) -> bool:
     """Make the table these rows; False when that batch had been committed before."""
-    return _change(folder, query, batch, lambda parts: _whole(df, folder))
+    return _change(folder, query, batch, lambda parts, name: _whole(df, folder, name), anew=True)
 
 
-def merge_keys(df: DataFrame, folder: Folder, query: str, batch: int) -> bool:
-    """Bring rows with a `key`, a `seq` and whether they are `gone` into a table of keys; False as above."""
-    return _change(folder, query, batch, lambda parts: _merged(df, folder, parts))
+def merge_keys(df: DataFrame, folder: Folder, query: str, batch: int, *, anew: bool = False) -> bool:
+    """Bring rows with a `key`, a `seq` and whether they are `gone` into a table of keys; False as above.
+
+    With `anew` the table is these rows, whatever it was before.
+    """
+    return _change(folder, query, batch, lambda parts, name: _merged(df, folder, parts, name), anew=anew)
 
 
-def _change(
-    folder: Folder, query: str, batch: int, write: Callable[[Mapping[str, str]], tuple[str, dict[str, str | None]]]
-) -> bool:
+_Write = Callable[[Mapping[str, str], str], dict[str, str | None]]
+
+
+def _change(folder: Folder, query: str, batch: int, write: _Write, *, anew: bool = False) -> bool:
     before = commits_in(folder)
     if before and before[0].has(query, batch):
         return False
-    sweep(folder)
-    parts = dict(before[0].parts) if before else {}
+    parts = dict(before[0].parts) if before and not anew else {}
     number = before[0].number + 1 if before else 1
-    staged, changed = write(parts)
     name = f"batch-{number:012d}-{uuid.uuid4().hex[:8]}"
-    folder.rename(staged, name)
-    for part, inner in changed.items():
+    for part, inner in write(parts, name).items():
         if inner is None:
             parts.pop(part, None)
         else:
             parts[part] = f"{name}/{inner}" if inner else name
     commit = Commit(number=number, query=query, batch=batch, parts=parts)
-    folder.write(f"{COMMITS}/{number:012d}.json", json.dumps(asdict(commit)))
+    try:
+        folder.write(f"{COMMITS}/{number:012d}.json", json.dumps(asdict(commit)))
+    except FileExistsError:
+        folder.remove(name)
+        raise RuntimeError(f"somebody else has changed the view at {folder.uri} meanwhile: run this again") from None
     _remove_unread(folder, {*parts.values(), *(before[0].parts.values() if before else ())}, number)
     return True
 
 
-def _whole(df: DataFrame, folder: Folder) -> tuple[str, dict[str, str | None]]:
-    return stage(df, folder).name, {"all": ""}
+def _whole(df: DataFrame, folder: Folder, name: str) -> dict[str, str | None]:
+    write_files(df, folder, name)
+    return {"all": ""}
 
 
-def _merged(df: DataFrame, folder: Folder, parts: Mapping[str, str]) -> tuple[str, dict[str, str | None]]:
+def _merged(df: DataFrame, folder: Folder, parts: Mapping[str, str], name: str) -> dict[str, str | None]:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -124,11 +131,11 @@ def _merged(df: DataFrame, folder: Folder, parts: Mapping[str, str]) -> tuple[st
         others = [name for name in new.columns if name != "key"]
         last = new.unionByName(old).groupBy("key").agg(f.max_by(f.struct(*others), "seq").alias("last"))
         rows = last.select("key", *(f.col(f"last.{name}").alias(name) for name in others)).where("not gone")
-        staged = stage(rows.select(*schema.fieldNames(), "bucket").repartition("bucket"), folder, ["bucket"])
+        write_files(rows.select(*schema.fieldNames(), "bucket").repartition("bucket"), folder, name, ["bucket"])
     finally:
         new.unpersist()
-    written = {entry.name for entry in folder.entries(staged.name)}
-    return staged.name, {part: f"bucket={part}" if f"bucket={part}" in written else None for part in touched}
+    written = {entry.name for entry in folder.entries(name)}
+    return {part: f"bucket={part}" if f"bucket={part}" in written else None for part in touched}
 
 
 def _remove_unread(folder: Folder, named: set[str], number: int) -> None:
@@ -136,7 +143,8 @@ def _remove_unread(folder: Folder, named: set[str], number: int) -> None:
         if entry.name[0].isdigit() and int(entry.name.partition(".")[0]) < number - 1:
             folder.remove(f"{COMMITS}/{entry.name}")
     for entry in folder.entries():
-        if not entry.name.startswith("batch-") or entry.name in named:
+        # Later ones are of a writer that goes on from this commit.
+        if not entry.name.startswith("batch-") or int(entry.name.split("-")[1]) > number or entry.name in named:
             continue
         inner = [f"{entry.name}/{part.name}" for part in folder.entries(entry.name) if part.name.startswith("bucket=")]
         unread = [name for name in inner if name not in named]
