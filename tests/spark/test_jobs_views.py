@@ -159,7 +159,7 @@ def test_a_view_of_a_pruned_journal_begins_with_its_archive(
     archive(spark, url=topic.url, path=tmp_path / "archive", prune=True)
     topic.put(("c", {"v": 3}), ("b", None))
 
-    with pytest.raises(ValueError, match="entries 1 to 4 were pruned from the journal .*: give the archive"):
+    with pytest.raises(ValueError, match=r"entries 1 to 4 were pruned from the journal .*: give the archive"):
         materialise(spark, **by_key)
     assert not (tmp_path / "by-key").exists()
     materialise(spark, **by_key, archive=tmp_path / "archive")
@@ -203,5 +203,5 @@ def test_a_view_of_a_pruned_journal_begins_with_its_archive(
 
     _prune(topic)
     topic.put(("f", {"v": 1}))
-    with pytest.raises(ValueError, match="entries 5 to 9 are neither in the journal .* nor in the archive"):
+    with pytest.raises(ValueError, match=r"entries 5 to 9 are neither in the journal .* nor in the archive"):
         compact(spark, topic.url, key="ordering_key", path=tmp_path / "x", archive=tmp_path / "archive")
