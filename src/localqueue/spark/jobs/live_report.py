@@ -19,6 +19,7 @@ from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.report import SLOTS, collected, no_journal, source_options, write_whole
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import number
+from localqueue.spark.jobs.small_tables import at_hand
 from localqueue.spark.place import opened
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class _Follower:
             return
         spark = kept.sparkSession
         width = analytics.bucket_of(kept)
-        tables = collected(kept, width, slowest=spark.read.parquet(f"{self._slot(number_)}/slowest"))
+        tables = collected(at_hand(kept), width, slowest=spark.read.parquet(f"{self._slot(number_)}/slowest"))
         for name, table in tables.items():
             data = io.BytesIO()
             pq.write_table(table, data)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localqueue.spark.columns import known_columns
 from localqueue.spark.jobs import analytics
-from localqueue.spark.jobs.facts import NEEDED, cells, facts
+from localqueue.spark.jobs.facts import NEEDED, cells, facts, width_for
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import duration, moment, number, share
-from localqueue.spark.jobs.small_tables import at_hand, computed
+from localqueue.spark.jobs.small_tables import SMALL, as_one_part, at_hand, computed, rows_here
 from localqueue.spark.options import OptionError, Options, parse
 from localqueue.spark.place import opened
 
@@ -80,9 +80,9 @@ def report(
     """
     say = progress or (lambda _: None)
     chosen = _width_given(bucket)
-    runs = None
+    runs, few = None, False
     if events is None:
-        source, origin, runs = _journal(spark, url, queue, namespace, since, until, say)
+        source, origin, runs, few = _journal(spark, url, queue, namespace, since, until, say)
     elif isinstance(events, (str, os.PathLike)):
         from localqueue.spark.jobs.archive import read_archive
 
@@ -91,22 +91,22 @@ def report(
         source = read_archive(spark, origin)
     else:
         source, origin = events, ""
-    known = facts(_within(_checked(source), queue, since, until)).persist()
-    kept = known
+    known = _known(facts(_within(_checked(source), queue, since, until)), few=few)
+    kept = known.rows
     try:
-        count = known.count()
-        if count == 0:
+        if known.count == 0:
             raise ValueError(
                 "there are no journal entries" + _which(queue, since, until) + (f" in {origin}" if origin else "")
             )
-        say(f"{number(count)} events")
-        width = chosen or analytics.bucket_of(known)
-        if count > EXACT_UP_TO:
+        say(f"{number(known.count)} events")
+        width = chosen or width_for(known.span, analytics.BUCKETS)
+        if known.count > EXACT_UP_TO:
             say("adding up")
-            kept = cells(known, chosen or analytics.bucket_of(known, SLOTS)).persist()
-        found = collected(kept, width, slowest=analytics.slowest(known), say=say)
+            kept = cells(known.rows, chosen or width_for(known.span, SLOTS)).persist()
+        near = kept if few else at_hand(kept)
+        found = collected(near, width, slowest=analytics.slowest(known.rows), say=say)
     finally:
-        known.unpersist()
+        known.rows.unpersist()
         kept.unpersist()
     if runs is not None:
         from localqueue.spark.jobs.run_analytics import run_tables
@@ -123,9 +123,32 @@ def report(
     return Report(tables=tables, summary=summary(rows), html_path=path, _rows=rows)
 
 
+class _Known(NamedTuple):
+    """Facts that will be read again and again, how many they are, and the seconds that they span."""
+
+    rows: DataFrame
+    count: int
+    span: float
+
+
+def _known(told: DataFrame, *, few: bool) -> _Known:
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as F
+
+    if few:
+        table = told.toArrow()
+        ends = [pc.min_max(table.column(name)).as_py() for name in ("first_at", "last_at")]
+        seconds = (ends[1]["max"] - ends[0]["min"]).total_seconds() if table.num_rows else 0.0
+        return _Known(as_one_part(told.sparkSession, table), table.num_rows, seconds)
+    kept = told.persist()
+    span = F.max("last_at").cast("double") - F.min("first_at").cast("double")
+    found = kept.agg(F.count(F.lit(1)).alias("count"), F.coalesce(span, F.lit(0.0)).alias("span")).first()
+    assert found is not None
+    return _Known(kept, found["count"], found["span"])
+
+
 def collected(kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = silent) -> dict[str, pa.Table]:
-    """All tables of facts or cells that are persisted, computed. `slowest` is that table: cells do not know it."""
-    kept = at_hand(kept)
+    """All tables of facts or cells, computed. `slowest` is that table: cells do not know it."""
     made: dict[str, Callable[[], DataFrame]] = {
         "flow": lambda: analytics.flow(kept),
         "latencies": lambda: analytics.latencies(kept),
@@ -197,8 +220,8 @@ def _journal(
     since: datetime | None,
     until: datetime | None,
     say: Progress,
-) -> tuple[DataFrame, str, DataFrame | None]:
-    """The entries, where they are from, and the runs of workflows if that store has some."""
+) -> tuple[DataFrame, str, DataFrame | None, bool]:
+    """The entries, where they are from, the runs of workflows if that store has some, and whether entries are few."""
     texts, options = source_options(
         url, queue, namespace, startingTimestamp=_told("since", since), endingTimestamp=_told("until", until)
     )
@@ -208,12 +231,13 @@ def _journal(
             raise ValueError(no_journal(store))
         origin, has_runs = store.url, bool(store.records(_RUN, limit=1))
     say(f"reading {number(last - first + 1)} events")
-    entries = spark.read.format("localqueue").options(**texts).load()
+    few = last - first < SMALL
+    entries = rows_here(spark, texts) if few else spark.read.format("localqueue").options(**texts).load()
     if not has_runs:
-        return entries, origin, None
+        return entries, origin, None, few
     from localqueue.spark.jobs.run_analytics import workflow_runs
 
-    return entries, origin, workflow_runs(spark, options)
+    return entries, origin, workflow_runs(spark, options), few
 
 
 def no_journal(store: QueueStore) -> str:
