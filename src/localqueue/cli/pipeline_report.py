@@ -41,7 +41,7 @@ def report(
     """
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
     there = where(place) if archive is None else {}
-    with cluster.session() as spark:
+    with cluster.session(brief=bool(there) and _is_short(**there)) as spark:
         from localqueue.spark.jobs.report import report as make
 
         made = make(
@@ -59,6 +59,16 @@ def report(
         if out.as_json:
             return out.data({"html": made.html_path, **{name: plain(made.rows(name)) for name in made.tables}})
     write(made.summary if made.html_path is None else f"{made.summary}\n{made.html_path}")
+
+
+def _is_short(url: str, namespace: str) -> bool:
+    """Whether the journal of a store is read in no time, so that starting Spark is most of the work."""
+    from localqueue.spark.jobs.small_tables import SMALL
+    from localqueue.stores.url import open_store
+
+    with open_store(url, namespace=namespace, read_only=True) as store:
+        first, last = store.journal_span()
+    return last - first < SMALL
 
 
 def report_live(

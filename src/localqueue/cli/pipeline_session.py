@@ -55,8 +55,8 @@ class Cluster:
         return found
 
     @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        """A session that is stopped at the end, unless it was there before."""
+    def session(self, *, brief: bool = False) -> Iterator[SparkSession]:
+        """A session that is stopped at the end, unless it was there before; `brief` for work of seconds."""
         need_spark()
         settings = self.settings()
         from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ class Cluster:
         started = SparkSession.getActiveSession() is None
         with _no_second_word(), short_errors():
             with self.quiet():
-                spark = session(master=self.master, conf=settings)
+                spark = session(master=self.master, conf=settings, brief=brief)
             try:
                 yield spark
             finally:

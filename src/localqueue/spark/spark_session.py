@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
 
 #: What a session made here has unless the user says otherwise: quiet, Arrow, times in UTC.
@@ -41,13 +42,18 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def session(
-    app_name: str = "localqueue", *, master: str | None = None, conf: Mapping[str, str] | None = None
+    app_name: str = "localqueue",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    brief: bool = False,
 ) -> SparkSession:
     """The running Spark session, or a new one, that knows the data source.
 
     A new one has its driver here: a Java is found, or taken from the extra, before Spark is started, and a local one
     does not need the host's name. With a `master` that begins with `sc://` it is a session of a Spark Connect server.
-    `conf` are settings of Spark, for a new one.
+    `conf` are settings of Spark, for a new one. `brief` is for work of seconds: its Java compiles quickly and not well,
+    which halves what a new session costs and makes long work slower.
     """
     from pyspark.sql import SparkSession
 
@@ -57,14 +63,14 @@ def session(
         if master is not None and master.startswith("sc:"):
             builder, settings = builder.remote(master), dict(conf or {})
         else:
-            builder, settings = builder if master is None else builder.master(master), _here(master, conf or {})
+            builder, settings = builder if master is None else builder.master(master), _here(master, conf or {}, brief)
         for name, value in settings.items():
             builder = builder.config(name, value)
         running = builder.getOrCreate()
     return register(running)
 
 
-def _here(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+def _here(master: str | None, conf: Mapping[str, str], brief: bool) -> dict[str, str]:
     """The settings of a session whose driver is on this machine, after looking for what it needs."""
     from localqueue.spark.host import use_address
     from localqueue.spark.java import use_java
@@ -73,5 +79,5 @@ def _here(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
     use_address(master, conf)
     # Spark would start the first python3 of the PATH for its workers: another one, without this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", conf.get(_JAVA_OPTIONS))
+    java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", _BRIEF if brief else None, conf.get(_JAVA_OPTIONS))
     return {**_DEFAULTS, **conf, _JAVA_OPTIONS: " ".join(filter(None, java_options))}
