@@ -94,13 +94,13 @@ def report(
     known = _known(facts(_within(_checked(source), queue, since, until)), few=few)
     kept = known.rows
     try:
-        if known.count == 0:
+        if known.entries == 0:
             raise ValueError(
                 "there are no journal entries" + _which(queue, since, until) + (f" in {origin}" if origin else "")
             )
-        say(f"{number(known.count)} events")
+        say(f"{number(known.entries)} events")
         width = chosen or width_for(known.span, analytics.BUCKETS)
-        if known.count > EXACT_UP_TO:
+        if known.entries > EXACT_UP_TO:
             say("adding up")
             kept = cells(known.rows, chosen or width_for(known.span, SLOTS)).persist()
         near = kept if few else at_hand(kept)
@@ -127,7 +127,7 @@ class _Known(NamedTuple):
     """Facts that will be read again and again, how many they are, and the seconds that they span."""
 
     rows: DataFrame
-    count: int
+    entries: int
     span: float
 
 
@@ -142,9 +142,9 @@ def _known(told: DataFrame, *, few: bool) -> _Known:
         return _Known(as_one_part(told.sparkSession, table), table.num_rows, seconds)
     kept = told.persist()
     span = F.max("last_at").cast("double") - F.min("first_at").cast("double")
-    found = kept.agg(F.count(F.lit(1)).alias("count"), F.coalesce(span, F.lit(0.0)).alias("span")).first()
+    found = kept.agg(F.count(F.lit(1)).alias("entries"), F.coalesce(span, F.lit(0.0)).alias("span")).first()
     assert found is not None
-    return _Known(kept, found["count"], found["span"])
+    return _Known(kept, found["entries"], found["span"])
 
 
 def collected(kept: DataFrame, width: int, *, slowest: DataFrame, say: Progress = silent) -> dict[str, pa.Table]:
