@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.spark.datasource import RegisteredDataSource
 from localqueue.spark.options import NAMES, OptionError, parse
 
 URL = "sqlite:////tmp/jobs.db"
@@ -82,3 +83,38 @@ def test_offsets_and_times_are_understood() -> None:
 def test_every_option_is_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     assert [name for name in NAMES if f"`{name}`" not in page] == []
+
+
+BROKER = {"url": "amqp://guest:geheim@host/", "queue": "jobs", "mode": "consume", "consumer": "etl"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, r"option 'claimStore' is missing: amqp://.*host/ is a broker"),
+        ({"claimStore": "memory://"}, "option 'claimStore' is a memory store"),
+        ({"claimStore": "sqs://eu-central-1"}, "option 'claimStore' is a broker"),
+        ({"claimStore": "nosuch://x"}, "option 'claimStore': "),
+        ({"mode": "subscribe"}, "can not be used in mode 'subscribe': it can be consumed as a stream"),
+        ({"url": "kafka://host:9092", "mode": "subscribe"}, r'Spark itself follows a topic, format\("kafka"\)'),
+        ({"url": "sqlite:///jobs.db", "claimStore": "sqlite:///x.db"}, "option 'claimStore' is for brokers"),
+    ],
+)
+def test_a_broker_is_consumed_with_its_claims_in_a_store_or_refused(change: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said) as refused:
+        parse({**BROKER, **change})
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_broker_is_no_table_and_no_sink() -> None:
+    options = parse({**BROKER, "claimStore": "sqlite:///x.db"})
+    assert options.claim_timeout == 120.0
+    assert "geheim" not in repr(options)
+    source = RegisteredDataSource({**BROKER, "claimStore": "sqlite:///x.db"})
+    for use in (
+        lambda: source.reader(source.schema()),
+        lambda: source.writer(source.schema(), overwrite=False),
+        lambda: source.streamWriter(source.schema(), overwrite=False),
+    ):
+        with pytest.raises(OptionError, match=r"option 'url' is a broker, and amqp://.* can not be"):
+            use()

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from localqueue.spark.columns import VIEWS, known_columns, spark_schema
-from localqueue.spark.options import OptionError, parse
+from localqueue.spark.options import OptionError, Options, parse
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -40,10 +40,14 @@ class LocalQueueDataSource(DataSource):
             columns = {name: kind for name, kind in columns.items() if name != "headers"}
         return spark_schema(columns)
 
+    def _in_store(self, what: str) -> Options:
+        self.parsed.need_store(what)
+        return self.parsed
+
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import BatchReader
 
-        return BatchReader(self.parsed, schema)
+        return BatchReader(self._in_store("be read as a table"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self.parsed.mode == "consume":
@@ -59,14 +63,14 @@ class LocalQueueDataSource(DataSource):
             raise OptionError('a queue can not be overwritten, only added to: use mode("append")')
         from localqueue.spark.sink.writers import BatchSink
 
-        return BatchSink(self.parsed, schema)
+        return BatchSink(self._in_store("be written to"), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if overwrite:
             raise OptionError('a queue can not be overwritten, only added to: use outputMode("append") or "update"')
         from localqueue.spark.sink.writers import StreamSink
 
-        return StreamSink(self.parsed, schema)
+        return StreamSink(self._in_store("be written to"), schema)
 
 
 class RegisteredDataSource(LocalQueueDataSource):
@@ -79,4 +83,4 @@ class RegisteredDataSource(LocalQueueDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import FilteringReader
 
-        return FilteringReader(self.parsed, schema)
+        return FilteringReader(self._in_store("be read as a table"), schema)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from localqueue.brokers.url import is_broker
 from localqueue.policies._limits import LONGEST
 from localqueue.spark.columns import VIEWS, known_columns
 from localqueue.stores.address import conceal, shown
@@ -30,7 +31,7 @@ NAMES = (
     "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
-    "delivery",
+    "delivery", "claimStore",
 )  # fmt: skip
 _MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
@@ -66,10 +67,30 @@ class Options:
     engine: str = "auto"
     idempotency_key: str | None = None
     delivery: str = "atomic"
+    claim_store: str | None = field(default=None, repr=False)
+
+    @property
+    def store_url(self) -> str:
+        """Where records are kept: the store itself, or that of a consumer's claims on a broker."""
+        return self.claim_store or self.url
 
     @property
     def backend(self) -> str:
         return backend_of(self.url)
+
+    @property
+    def at_broker(self) -> bool:
+        """Whether the messages are at a broker."""
+        return is_broker(self.url)
+
+    def need_store(self, what: str) -> None:
+        """Refuse a broker, which can not do this."""
+        if self.at_broker:
+            way = "" if not self.url.startswith("kafka") else '; Spark itself follows a topic, format("kafka")'
+            raise OptionError(
+                f"option 'url' is a broker, and {shown(self.url)} can not {what}: it can be consumed as a stream, "
+                f'.option("mode", "consume") with options consumer and claimStore{way}'
+            )
 
     def need_queue(self) -> str:
         if self.queue is None:
@@ -81,16 +102,9 @@ def parse(given: Mapping[str, str]) -> Options:
     """The options of one reader or writer, or OptionError."""
     texts = dict(_spelled(given))
     usual = from_environment() or Settings.of(None, None, None)
-    try:
-        url = absolute(texts.get("url", usual.url))
-        backend = backend_of(url)
-    except ValueError as error:
-        raise OptionError(f"option 'url': {error}") from None
-    if backend == "memory":
-        raise OptionError(
-            "option 'url' is a memory store, which only its own process can see; "
-            "Spark reads sqlite://, lmdb://, postgresql://, redis:// and mongodb://"
-        )
+    url = texts.get("url", usual.url)
+    at_broker = is_broker(url)
+    url = url if at_broker else _store("url", url)
     view = _one_of("view", texts.get("view", "messages"), tuple(VIEWS))
     values: dict[str, Any] = {
         "url": url,
@@ -110,11 +124,12 @@ def parse(given: Mapping[str, str]) -> Options:
         "include_headers": _flag("includeHeaders", texts.get("includeHeaders", "true")),
         "fail_on_data_loss": _flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
         "corrupt": _one_of("corruptRows", texts["corruptRows"], CORRUPT) if "corruptRows" in texts else None,
-        "claim_timeout": _seconds("claimTimeout", texts.get("claimTimeout", "86400")),
+        "claim_timeout": _seconds("claimTimeout", texts.get("claimTimeout", "120" if at_broker else "86400")),
         "max_attempts": _count("maxAttempts", texts.get("maxAttempts")),
         "engine": _one_of("engine", texts.get("engine", "auto"), ENGINES),
         "idempotency_key": _filled("idempotencyKey", texts.get("idempotencyKey")),
         "delivery": _one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
+        "claim_store": _store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
     }
     return _agreeing(Options(**values), texts)
 
@@ -129,7 +144,37 @@ def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
             "option 'consumer' is missing: mode 'consume' claims messages under a name that is the same after a "
             'restart, .option("consumer", "etl")'
         )
+    if options.at_broker and options.mode != "consume":
+        options.need_store(f"be used in mode {options.mode!r}")
+    if options.at_broker and options.claim_store is None:
+        raise OptionError(
+            f"option 'claimStore' is missing: {shown(options.url)} is a broker, and what a consumer has claimed of it "
+            'is kept in a store, .option("claimStore", "postgresql://host/db") or "sqlite:///claims.db"'
+        )
+    if options.claim_store is not None and not options.at_broker:
+        raise OptionError(
+            f"option 'claimStore' is for brokers; the claims on {shown(options.url)} are kept there, leave it out"
+        )
     return options
+
+
+def _store(name: str, text: str) -> str:
+    """The address of a store that tasks can open."""
+    if is_broker(text):
+        raise OptionError(
+            f"option {name!r} is a broker ({shown(text)}), and must be a store such as sqlite:///claims.db"
+        )
+    try:
+        url = absolute(text)
+        backend = backend_of(url)
+    except ValueError as error:
+        raise OptionError(f"option {name!r}: {error}") from None
+    if backend == "memory":
+        raise OptionError(
+            f"option {name!r} is a memory store, which only its own process can see; "
+            "Spark reads sqlite://, lmdb://, postgresql://, redis:// and mongodb://"
+        )
+    return url
 
 
 def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ PATIENCE = 10.0
 @contextmanager
 def opened(options: Options, *, read_only: bool = False) -> Iterator[QueueStore]:
     """The store, closed at the end: a Python worker of Spark goes on to other tasks. What only looks says so."""
-    store = open_store(options.url, namespace=options.namespace, read_only=read_only)
+    store = open_store(options.store_url, namespace=options.namespace, read_only=read_only)
     try:
         yield store
     finally:

@@ -12,10 +12,10 @@ from typing import Any
 from localqueue.errors import QueueError
 from localqueue.spark.options import Options
 from localqueue.spark.streams.claim_draft import Draft
+from localqueue.spark.streams.claim_place import open_place
 from localqueue.spark.streams.claims import Claims
 from localqueue.spark.streams.keeper import Keeper
 from localqueue.spark.streams.verdict import Misfits
-from localqueue.stores.url import open_store
 
 _PARTS = 4
 _PART_ROWS = 5_000
@@ -34,9 +34,8 @@ class Claimant:
 
     def __init__(self, options: Options, misfits: Misfits | None = None) -> None:
         self._options = options
-        self._queue = options.need_queue()
         assert options.consumer is not None
-        self._store = open_store(options.url, namespace=options.namespace)
+        self._store, self._queue = open_place(options)
         self.claims = Claims(
             self._store,
             self._queue,

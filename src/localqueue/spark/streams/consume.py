@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: How many messages a claim has at most, unless maxOffsetsPerTrigger says otherwise.
 MOST_ROWS = 50_000
 
+#: The same of a broker, which holds three claims as unacked deliveries: SQS has room for 120,000.
+MOST_BROKER_ROWS = 10_000
+
 
 class ClaimPartition(InputPartition):
     """Chunks of a claim, which one task reads."""
@@ -54,7 +57,8 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"claim": self._driver().claims.settled}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_offsets or MOST_ROWS)
+        most = MOST_BROKER_ROWS if self._options.at_broker else MOST_ROWS
+        return ReadMaxRows(self._options.max_offsets or most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
