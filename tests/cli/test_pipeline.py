@@ -66,6 +66,7 @@ def test_without_java_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("localqueue.spark.java.use_java", use_java)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    bury(ValueError("a"))
     said = run("pipeline", "report")
     assert (said.code, said.err.strip()) == (1, "Spark needs Java 17 or newer and none was found: install one")
 
@@ -177,7 +178,7 @@ def test_a_command_calls_the_function_of_its_name(name: str, monkeypatch: pytest
         raise Called
 
     monkeypatch.setattr(module, name, called)
-    monkeypatch.setattr(Cluster, "session", lambda self: nullcontext("a session"))
+    monkeypatch.setattr(Cluster, "session", lambda self, **how: nullcontext("a session"))
     said = run("pipeline", name, *CALLS[name], "--store", "redis://:secret@host", "--namespace", "here")
     assert said.err.startswith("Called"), said.err
     assert (given["spark"], given["url"], given["namespace"]) == ("a session", "redis://:secret@host", "here")

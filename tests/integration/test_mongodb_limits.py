@@ -18,7 +18,7 @@ from tests.servers import MongoDB
 
 @pytest.fixture
 def store(mongodb: MongoDB) -> Iterator[MongoDBQueueStore]:
-    with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex) as store:
+    with MongoDBQueueStore(mongodb.url, namespace=uuid4().hex, timeout=120) as store:  # 15 MB take their time
         yield store
 
 

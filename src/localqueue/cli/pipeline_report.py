@@ -41,7 +41,7 @@ def report(
     """
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
     there = where(place) if archive is None else {}
-    with cluster.session(brief=bool(there) and _is_short(**there)) as spark:
+    with cluster.session(brief=lambda: bool(there) and _is_short(**there)) as spark:
         from localqueue.spark.jobs.report import report as make
 
         made = make(

@@ -55,8 +55,9 @@ class Cluster:
         return found
 
     @contextmanager
-    def session(self, *, brief: bool = False) -> Iterator[SparkSession]:
-        """A session that is stopped at the end, unless it was there before; `brief` for work of seconds."""
+    def session(self, *, brief: Callable[[], bool] = bool) -> Iterator[SparkSession]:
+        """A session that is stopped at the end, unless it was there before. `brief` tells whether it is for work of
+        seconds, and is asked when one is started."""
         need_spark()
         settings = self.settings()
         from pyspark.sql import SparkSession
@@ -65,8 +66,9 @@ class Cluster:
 
         started = SparkSession.getActiveSession() is None
         with _no_second_word(), short_errors():
+            is_brief = started and brief()
             with self.quiet():
-                spark = session(master=self.master, conf=settings, brief=brief)
+                spark = session(master=self.master, conf=settings, brief=is_brief)
             try:
                 yield spark
             finally:

@@ -29,7 +29,7 @@ from localqueue.brokers.port import Broker, Delivery
 from localqueue.errors import QueueError
 from localqueue.message import QueueStats
 from localqueue.spark.streams.broker_debt import Debt
-from localqueue.spark.streams.broker_holding import Holding, Holdings
+from localqueue.spark.streams.broker_holdings import Holding, Holdings
 from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, Consumer, consumer_key
 from localqueue.spark.streams.inbox import Inbox
 from localqueue.spark.streams.origin import ORIGINS, Origin, decode, encode, name_of
