@@ -160,7 +160,7 @@ def test_a_field_that_must_be_there_is_missed() -> None:
         ({"_id": LONG}, None, "column '_id' of the schema must be string"),
         ({"n": LONG, "_corrupt": LONG}, None, "must be string"),
         ({"n": t.MapType(LONG, LONG)}, None, "map<string"),
-        ({"n": t.DayTimeIntervalType()}, None, "can not be read as"),
+        ({"n": t.YearMonthIntervalType()}, None, "can not be read as"),
     ],
 )
 def test_a_schema_that_can_not_be_read_is_refused(fields: dict[str, Any], corrupt: str | None, said: str) -> None:

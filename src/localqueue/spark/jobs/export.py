@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from localqueue.spark.columns import ERROR, HEADERS, VIEWS
+from localqueue.spark.columns import VIEWS
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of, reader
 from localqueue.spark.jobs.progress import Progress
@@ -14,7 +14,7 @@ from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def export(
     """Write a view (`messages`, `dead`, `events`, `runs`, `stats`) to a path as `parquet`, `delta`, `json` or `csv`.
 
     `mode` is `error` when the path must be new, `append` or `overwrite`; run again with `append`, it appends again: for
-    that there is `archive`. In CSV, headers and errors are JSON text. `where` is an SQL condition over the columns.
+    that there is `archive`. CSV is RFC 4180, with headers and errors as JSON text. `where` is an SQL condition over the columns.
     """
     known_format(format)
     if view not in VIEWS:
@@ -57,16 +57,6 @@ def export(
     rows = reader(spark, place).load()
     if where is not None:
         rows = where_sql(rows, where)
-    if format == "csv":
-        rows = _flat(rows, VIEWS[view])
     written = write_table(rows, path, format=format, mode=mode)
     return ExportResult(path=written.uri, format=format, view=view, rows=written.rows)
 
-
-def _flat(rows: DataFrame, columns: dict[str, str]) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    for name, kind in columns.items():
-        if kind in (HEADERS, ERROR):
-            rows = rows.withColumn(name, f.to_json(name))
-    return rows

@@ -18,7 +18,7 @@ from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
 from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.table_files import find_format, read_table
+from localqueue.spark.jobs.table_files import CSV_IN, find_format, read_table
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
@@ -27,6 +27,7 @@ from localqueue.stores.port import QueueStore, RecordWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ def ingest(
     queue: str,
     format: str | None = None,
     options: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
     value: str | None = None,
     key: str | None = None,
     ordering_key: str | None = None,
@@ -68,9 +70,11 @@ def ingest(
     """Put every row of a path, a table of the catalog, or a DataFrame into a queue as a JSON object.
 
     `format` is json (also jsonl), csv, parquet, orc, delta or text, by default as the files are named; `table` takes
-    `source` for the name of a table. `options` are those of Spark's reader. Lines of JSON are put as they are. `value`
-    names the column whose JSON text is the payload, in place of the row. `key` (the dedupe key) and `ordering_key` name
-    columns; so may `priority`, `delay` (seconds) and `headers`, or they are the same for all.
+    `source` for the name of a table. `options` are those of Spark's reader. Lines of JSON are put as they are, and the
+    columns of CSV are text: a `schema` gives them types, and what does not fit it is an error. CSV is read by RFC 4180,
+    with a header that all files share. `value` names the column that is the payload, as JSON text or as a struct, in
+    place of the row. `key` (the dedupe key) and `ordering_key` name columns; so may `priority`, `delay` (seconds) and
+    `headers`, or they are the same for all.
 
     All of it is visible at once and put once: the same call again puts nothing, as long as no file was changed, added
     or removed. That is known by `idempotency_key`, by default made of the path, its files, their times and the queue;
@@ -84,7 +88,7 @@ def ingest(
     mapped = Mapped(
         value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers
     )  # fmt: skip
-    name, rows, messages = _messages(spark, source, format, dict(options or {}), mapped)
+    name, rows, messages = _messages(spark, source, format, dict(options or {}), schema, mapped)
     job = idempotency_key or (_derived(spark, name, rows, queue) if name is not None else None)
     if again and job is not None:
         job = f"{job} again {uuid.uuid4().hex}"
@@ -109,27 +113,33 @@ def _messages(
     source: DataFrame | str | PathLike[str],
     format: str | None,
     options: dict[str, str],
+    schema: StructType | str | None,
     mapped: Mapped,
 ) -> tuple[str | None, DataFrame, DataFrame]:
     """The name of the source, its rows, and the same as messages."""
     if not isinstance(source, str | PathLike):
-        if format is not None or options:
-            raise ValueError("format and options are for files: a DataFrame has been read already")
+        if format is not None or options or schema is not None:
+            raise ValueError("format, options and schema are for files: a DataFrame has been read already")
         return None, source, outgoing_rows.rows_as_messages(source, mapped)
     name = fspath(source)
+    if format != "table":
+        format = find_format(spark, name, format)
+    if schema is not None and format not in ("csv", "json"):
+        raise ValueError(f"schema is for csv and json: {format} has types of its own")
     if format == "table":
         if not spark.catalog.tableExists(name):
             raise ValueError(f"there is no table {name!r} in the catalog")
         rows = spark.table(name)
         return name, rows, outgoing_rows.rows_as_messages(rows, mapped)
-    format = find_format(spark, name, format)
-    if format == "json" and not options:
+    if format == "json" and not options and schema is None:
         rows = read_table(spark, name, "text")
         return name, rows, outgoing_rows.lines_as_messages(rows.select("value"), mapped)
+    if schema is not None:
+        options = {"mode": "FAILFAST", **options}
     if format == "csv":
         tabs = {"sep": "\t"} if ".tsv" in name.lower() else {}
-        options = {"header": "true", "inferSchema": "true", **tabs, **options}
-    rows = read_table(spark, name, format, options)
+        options = {**CSV_IN, **tabs, **options}
+    rows = read_table(spark, name, format, options, schema)
     as_messages = outgoing_rows.text_as_messages if format == "text" else outgoing_rows.rows_as_messages
     return name, rows, as_messages(rows, mapped)
 
@@ -156,6 +166,7 @@ def _paced(
     """Put from the driver. The rows are sorted, so that a number of them is the same ones each time."""
     from pyspark.sql import functions as f
 
+    messages = outgoing_rows.as_texts(messages)
     order = [f.to_json("headers") if name == "headers" else f.col(name) for name in messages.columns]
     queue = place.need_queue()
     with opened(place) as store:

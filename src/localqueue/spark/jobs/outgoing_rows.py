@@ -1,14 +1,19 @@
-"""Rows of any table as the rows that a queue takes: a payload as JSON text, and the options beside it."""
+"""Rows of any table as the rows that a queue takes: a payload, and the options beside it.
+
+A payload is JSON text, or a struct of which the sink makes it, so that a row is written as the sink writes any other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localqueue.spark.options import Options
+from localqueue.spark.sink.rowjson import check_columns, column_texts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 
@@ -47,14 +52,34 @@ def text_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
 
 
 def rows_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
-    """Rows as JSON objects of all their columns, NULL included, or the JSON text of the column `value` names."""
+    """Rows as objects of all their columns, NULL included, or what the column that `value` names holds."""
     from pyspark.sql import functions as f
 
     of = _column_of(df)
     if mapped.value is not None:
         return _with_options(df, of(mapped.value), mapped, of)
-    whole = f.to_json(f.struct(*(f.col(_quoted(name)) for name in df.columns)), {"ignoreNullFields": "false"})
-    return _with_options(df, whole, mapped, of)
+    check_columns(df.schema)
+    return _with_options(df, f.struct(*(f.col(_quoted(name)) for name in df.columns)), mapped, of)
+
+
+def as_texts(messages: DataFrame) -> DataFrame:
+    """The same with every payload as JSON text, as the sink would write it."""
+    from pyspark.sql import types as t
+
+    schema = messages.schema
+    if isinstance(schema["value"].dataType, t.StringType):
+        return messages
+    place = schema.fieldNames().index("value")
+
+    def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            texts = pa.array(column_texts("value", batch.column(place)), pa.string())
+            yield batch.set_column(place, "value", texts)
+
+    fields = [t.StructField("value", t.StringType()) if field.name == "value" else field for field in schema]
+    return messages.mapInArrow(written, t.StructType(fields))
 
 
 def put_rows(messages: DataFrame, place: Options, idempotency_key: str | None) -> int:

@@ -12,6 +12,7 @@ from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 #: Formats that can be read, by the ending of the file. A Delta table is known by its log.
 ENDINGS = {
@@ -20,6 +21,14 @@ ENDINGS = {
 }  # fmt: skip
 READABLE = ("json", "csv", "parquet", "orc", "delta", "text")
 MODES = ("error", "append", "overwrite")
+#: CSV as RFC 4180 has it: quotes are doubled, lines may break inside of quotes, blanks belong to the value. A row with
+#: more or fewer fields than the header, or a file with another header, is an error and not a row with holes.
+_RFC_4180 = {"header": "true", "escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+CSV_IN = {**_RFC_4180, "multiLine": "true", "enforceSchema": "false", "mode": "FAILFAST"}
+#: Times to the microsecond, which Spark cuts to milliseconds in text.
+_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4")
 
 
@@ -53,7 +62,11 @@ def find_format(spark: SparkSession, path: str, given: str | None) -> str:
 
 
 def read_table(
-    spark: SparkSession, path: str | PathLike[str], format: str, options: Mapping[str, str] | None = None
+    spark: SparkSession,
+    path: str | PathLike[str],
+    format: str,
+    options: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
 ) -> DataFrame:
     """The rows of a path; ValueError when there is nothing."""
     from pyspark.errors import AnalysisException
@@ -64,7 +77,8 @@ def read_table(
             raise ValueError(f"a Delta table is read without options, not with {', '.join(options)}")
         return delta_table.read_delta(spark, folder_at(spark, text))
     try:
-        return spark.read.options(**dict(options or {})).format(format).load(text)
+        reader = spark.read.options(**dict(options or {})).format(format)
+        return (reader if schema is None else reader.schema(schema)).load(text)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise ValueError(f"there is nothing at {text!r}") from None
@@ -101,8 +115,24 @@ def write_table(
         )
         return WrittenTable(folder.uri, done.rows)
     counted = Observation()
+    if format == "csv":
+        df = _flat(df)
     writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write.mode(mode)
-    writer = writer.option("header", "true") if format == "csv" else writer
+    if format in ("csv", "json"):
+        writer = writer.options(**_TIMES, **(_RFC_4180 if format == "csv" else {}))
     with plain_timestamps(spark):
         (writer.partitionBy(*partition_by) if partition_by else writer).format(format).save(folder.uri)
     return WrittenTable(folder.uri, int(counted.get.get("rows") or 0))
+
+
+def _flat(df: DataFrame) -> DataFrame:
+    """The same with what a cell of CSV can not hold as text: JSON, and base64."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    for field in df.schema:
+        if isinstance(field.dataType, t.StructType | t.ArrayType | t.MapType | t.VariantType):
+            df = df.withColumn(field.name, f.to_json(field.name, _TIMES))
+        elif isinstance(field.dataType, t.BinaryType):
+            df = df.withColumn(field.name, f.base64(field.name))
+    return df

@@ -1,7 +1,8 @@
 """Rows of a DataFrame as messages, checked as the queue's own `put` checks them, before anything is stored.
 
-A `value` column holds the payload as JSON text, stored as it is written; `headers`, `priority`, `delay`, `dedupe_key`,
-`ordering_key`, `run_id` and `queue` beside it are the message's own; any other column beside it is refused, for nobody
+A `value` column holds the payload: JSON text, stored as it is written, or a struct, array, map or variant, of which
+`rowjson` makes it. `headers`, `priority`, `delay`, `dedupe_key`, `ordering_key`, `run_id` and `queue` beside it are the
+message's own; any other column beside it is refused, for nobody
 could tell whether it or those are meant. Without a `value` column the whole row is the payload, as a JSON object.
 """
 
@@ -19,7 +20,7 @@ from localqueue.errors import PayloadError
 from localqueue.queue.drafts import encode_headers
 from localqueue.queue.setup import check_name
 from localqueue.spark.options import OptionError
-from localqueue.spark.sink.rowjson import check_columns, row_objects
+from localqueue.spark.sink.rowjson import check_column, check_columns, column_texts, row_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,7 @@ class Layout:
 
     options: tuple[str, ...] | None  # the option columns beside `value`, or None: the row is the payload
     has_queue: bool  # whether the writer names a queue
+    is_text: bool = True  # whether `value` is JSON text already
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as checked columns of messages: `value`, and those options that any of these rows has.
@@ -55,9 +57,7 @@ class Layout:
 
         if self.options is None:
             return pa.record_batch({"value": pa.array(row_objects(batch), pa.large_string())})
-        value = batch.column("value")
-        check_json(value.to_pylist())
-        columns = {"value": value}
+        columns = {"value": self._values(batch.column("value"))}
         for name in self.options:
             column = batch.column(name)
             if name == "queue" and not self.has_queue and column.null_count:
@@ -67,6 +67,14 @@ class Layout:
             if column.null_count < len(column):
                 columns[name] = column
         return pa.record_batch(columns)
+
+    def _values(self, column: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        if self.is_text:
+            check_json(column.to_pylist())
+            return column
+        return pa.array(column_texts("value", column), pa.large_string())
 
 
 def layout(schema: StructType, queue: str | None) -> Layout:
@@ -84,7 +92,7 @@ def layout(schema: StructType, queue: str | None) -> Layout:
     options = tuple(name for name in names if name != "value")
     if "queue" not in options:
         _need_queue(queue, True)
-    return Layout(options, queue is not None)
+    return Layout(options, queue is not None, not _is_nested(schema["value"].dataType))
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -109,9 +117,17 @@ def _need_queue(queue: str | None, has_value: bool) -> None:
         raise OptionError(f'option \'queue\' is missing: name the queue, .option("queue", "jobs"){other}')
 
 
+def _is_nested(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    return isinstance(kind, t.StructType | t.ArrayType | t.MapType | t.VariantType)
+
+
 def _check_type(name: str, kind: DataType) -> None:
     from pyspark.sql import types as t
 
+    if name == "value" and _is_nested(kind):
+        return check_column(name, kind)
     if name == "priority":
         fits = isinstance(kind, t.IntegralType)
     elif name == "delay":
@@ -128,8 +144,8 @@ def _check_type(name: str, kind: DataType) -> None:
         return
     if name == "value":
         raise ValueError(
-            f"column 'value' is of type {kind.simpleString()}; it must be a string of JSON text: use "
-            "to_json(struct(...)), or give the column another name to have the row written as a JSON object"
+            f"column 'value' is of type {kind.simpleString()}; it must be a string of JSON text, or a struct, "
+            "array, map or variant: give the column another name to have the row written as a JSON object"
         )
     right = OPTION_COLUMNS[name] + (" (seconds)" if name == "delay" else "")
     raise ValueError(f"column {name!r} is of type {kind.simpleString()}; it must be {right}: cast it, or rename it")

@@ -1,8 +1,9 @@
 """Whether a JSON value fits a Spark type, and what it is then: strict, one value at a time.
 
 Numbers do not become text nor text numbers; whole numbers must be in range; a missing field is NULL where that is
-allowed. Dates and times are ISO text (a time without a zone is UTC), binary is base64, a decimal is a number or its
-text, a map is an object.
+allowed. Dates and times are ISO text (a time without a zone is UTC), an interval is an ISO duration in seconds, binary
+is base64, a decimal is a number or its text, NaN and infinities are text of that name, a map is an object, a variant is
+anything. So what `sink/rowjson` writes is read as it was.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from pyspark.sql import types as t
 
 from localqueue.spark.options import OptionError
+from localqueue.spark.sink.rowjson import NOT_FINITE, json_text
 
 Fit = Callable[[Any], Any]
 
 _WIDE = Context(prec=80)
 _WHOLE: dict[type[t.DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
+_FLOATS = {text: float(name) for name, text in NOT_FINITE.items()}
+_SECONDS = re.compile(r"PT(-?)([0-9]+)(?:\.([0-9]{1,6}))?S").fullmatch
 
 
 class Misfit(ValueError):
@@ -55,7 +60,7 @@ def fit_for(kind: t.DataType, path: str = "") -> Fit:
             return make(path)
     raise OptionError(
         f"column {path!r} has type {kind.simpleString()}, which a payload can not be read as: use string, numbers, "
-        "decimal, boolean, binary, date, timestamp, struct, array or map"
+        "decimal, boolean, binary, date, time, timestamp, interval day to second, variant, struct, array or map"
     )
 
 
@@ -152,6 +157,8 @@ def _decimal(kind: t.DecimalType, path: str) -> Fit:
 
 def _double(path: str) -> Fit:
     def fit(value: Any) -> float:
+        if type(value) is str and value in _FLOATS:
+            return _FLOATS[value]
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise _misfit(path, "a number", value)
         try:
@@ -161,6 +168,17 @@ def _double(path: str) -> Fit:
         if math.isinf(number):
             raise _misfit(path, "within the range of a double", value)
         return number
+
+    return fit
+
+
+def _variant(path: str) -> Fit:
+    def fit(value: Any) -> dict[str, bytes]:
+        try:
+            made = t.VariantVal.parseJson(json_text(value))
+        except Exception as error:  # whatever the builder of Spark finds too large
+            raise _misfit(path, f"a variant ({error})", value) from None
+        return {"value": made.value, "metadata": made.metadata}
 
     return fit
 
@@ -209,6 +227,22 @@ def _local(text: str) -> datetime:
     return moment
 
 
+def _duration(text: str) -> timedelta:
+    found = _SECONDS(text)
+    if found is None:
+        raise ValueError("it is no duration in seconds")
+    sign, whole, part = found.groups()
+    length = timedelta(seconds=int(whole), microseconds=int((part or "0").ljust(6, "0")))
+    return -length if sign else length
+
+
+def _clock(text: str) -> time:
+    moment = time.fromisoformat(text)
+    if moment.tzinfo is not None:
+        raise ValueError("it has a zone")
+    return moment
+
+
 _PLAIN: dict[type[t.DataType], Callable[[str], Fit]] = {
     t.StringType: _from_text("a string of Unicode", _unicode),
     t.BooleanType: _exactly(bool, "true or false"),
@@ -218,4 +252,8 @@ _PLAIN: dict[type[t.DataType], Callable[[str], Fit]] = {
     t.DateType: _from_text("an ISO date such as 2026-01-31", date.fromisoformat),
     t.TimestampType: _from_text("an ISO time such as 2026-01-31T12:00:00Z", _moment),
     t.TimestampNTZType: _from_text("an ISO time without a zone", _local),
+    t.TimeType: _from_text("an ISO time of day such as 12:00:00", _clock),
+    t.DayTimeIntervalType: _from_text("an ISO duration in seconds such as PT1.5S", _duration),
+    t.VariantType: _variant,
+    t.NullType: _exactly(type(None), "null"),
 }

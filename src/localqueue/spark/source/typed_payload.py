@@ -55,7 +55,6 @@ class Typed:
                 f"option 'corruptRows' is 'column' and the schema has no column for it: add '{CORRUPT} string', or use "
                 "'fail' or 'drop'"
             )
-        self.schema = arrow_schema(schema)
         self._own = {name: name[1:] for name in schema.names if name.startswith("_") and name[1:] in known}
         for name, column in self._own.items():
             if schema[name].dataType != known[column]:
@@ -66,7 +65,8 @@ class Typed:
         if self.corrupt == "column" and any(not field.nullable for field in fields):
             raise OptionError("with corruptRows 'column' every field of the payload must be nullable")
         payload = t.StructType(fields)
-        self._fit = fit_for(payload)
+        self._fit = fit_for(payload)  # tells of a type that Arrow has not either
+        self.schema = arrow_schema(schema)
         self._type = pa.struct(list(arrow_schema(payload)))
         self._fast = _fast_schema(payload)
         self._id = "id" if view != "events" else "message_id"
@@ -219,12 +219,17 @@ def _fast_schema(payload: t.StructType) -> pa.Schema | None:
     return pa.schema([field.with_type(_dates_as_text(field.type)) for field in arrow_schema(payload)])
 
 
+_BY_ROWS = (
+    t.MapType, t.BinaryType, t.TimestampNTZType, t.TimeType, t.DayTimeIntervalType, t.VariantType, t.NullType,
+)  # fmt: skip
+
+
 def _readable(kind: t.DataType) -> bool:
     if isinstance(kind, t.StructType):
         return all(field.nullable and _readable(field.dataType) for field in kind)
     if isinstance(kind, t.ArrayType):
         return kind.containsNull and _readable(kind.elementType)
-    return not isinstance(kind, t.MapType | t.BinaryType | t.TimestampNTZType)
+    return not isinstance(kind, _BY_ROWS)
 
 
 def _dates_as_text(kind: pa.DataType) -> pa.DataType:
