@@ -38,6 +38,9 @@ def ingest(
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Option of Spark's reader; may be repeated.")
     ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help="Types of the columns of CSV, which are text, or of JSON.")
+    ] = None,
     value: Annotated[str | None, typer.Option(metavar="COLUMN", help="Has the value as JSON; else the row is.")] = None,
     key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The dedupe key.")] = None,
     ordering_key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The ordering key.")] = None,
@@ -70,6 +73,7 @@ def ingest(
             source,
             queue=queue,
             format=format,
+            schema=schema,
             value=value,
             key=key,
             ordering_key=ordering_key,

@@ -46,7 +46,8 @@ def export(
     """Write a view (`messages`, `dead`, `events`, `runs`, `stats`) to a path as `parquet`, `delta`, `json` or `csv`.
 
     `mode` is `error` when the path must be new, `append` or `overwrite`; run again with `append`, it appends again: for
-    that there is `archive`. CSV is RFC 4180, with headers and errors as JSON text. `where` is an SQL condition over the columns.
+    that there is `archive`. CSV is RFC 4180, with headers and errors as JSON text. `where` is an SQL condition over the
+    columns.
     """
     known_format(format)
     if view not in VIEWS:
@@ -59,4 +60,3 @@ def export(
         rows = where_sql(rows, where)
     written = write_table(rows, path, format=format, mode=mode)
     return ExportResult(path=written.uri, format=format, view=view, rows=written.rows)
-

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs import outgoing_rows
+from localqueue.spark.jobs.file_errors import files_named
 from localqueue.spark.jobs.files import folder_at
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
@@ -103,9 +104,10 @@ def ingest(
             if ledger.read(store, ledger.for_job(job, queue)).has(0) or (way is not None and way.done):
                 return replace(nothing, was_there=True)
     say(f"putting {shown} into queue {queue!r}")
-    if job is not None and (rate is not None or way is not None):
-        return replace(nothing, rows=_paced(place, messages, job, rate, say))
-    return replace(nothing, rows=outgoing_rows.put_rows(messages, place, job))
+    with files_named():
+        if job is not None and (rate is not None or way is not None):
+            return replace(nothing, rows=_paced(place, messages, job, rate, say))
+        return replace(nothing, rows=outgoing_rows.put_rows(messages, place, job))
 
 
 def _messages(

@@ -22,9 +22,13 @@ ENDINGS = {
 READABLE = ("json", "csv", "parquet", "orc", "delta", "text")
 MODES = ("error", "append", "overwrite")
 #: CSV as RFC 4180 has it: quotes are doubled, lines may break inside of quotes, blanks belong to the value. A row with
-#: more or fewer fields than the header, or a file with another header, is an error and not a row with holes.
+#: more or fewer fields than the header, or a file with another header, is an error and not a row with holes. An empty
+#: field is NULL whatever `nullValue` is; that of Spark would make NULL of one in quotes too, which is empty text.
 _RFC_4180 = {"header": "true", "escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-CSV_IN = {**_RFC_4180, "multiLine": "true", "enforceSchema": "false", "mode": "FAILFAST"}
+CSV_IN = {
+    **_RFC_4180, "multiLine": "true", "enforceSchema": "false", "mode": "FAILFAST",
+    "nullValue": "\x00",
+}  # fmt: skip
 #: Times to the microsecond, which Spark cuts to milliseconds in text.
 _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
