@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localqueue.contracts.steps import PATIENCE
+from localqueue.errors import QueueStoreMissingError
 from localqueue.spark.columns import MESSAGES, RAW, arrow_schema, spark_schema
 from localqueue.spark.options import parse
 from localqueue.spark.source.rows import message_batch
@@ -341,6 +342,30 @@ def test_a_verdict_comes_before_its_claim_is_settled_or_is_refused(
     assert condemn(store, "jobs", "etl", {ids[2]: error}) == {ids[2]}
 
 
+def test_each_run_of_a_claim_is_an_attempt_and_the_last_one_ends_in_dead_letters(store: Any, driver: Driver) -> None:
+    put(store, 3)
+    (before,) = store.lease(LeaseRequest("jobs", 1, 30.0, "worker"))
+    store.commit(Changes(settle=[Settle("jobs", before.id, "release", before.attempts)]))
+    tries = []
+    for _ in range(4):  # each of them fails and is begun again
+        claims = driver(max_attempts=3)
+        claims.settle(0)
+        if claims.claimed == 0:
+            claims.claim(100)
+        tries.append(len(read(store, claims, 0, 1)))
+        tries.append(len(read(store, claims, 0, 1)))  # a look more is no run more
+    assert tries == [3, 3, 3, 3, 2, 2, 0, 0]
+    assert step(claims, 1) == 1
+    errors = {one.id: one.last_error for one in store.scan("jobs", state="dead")}
+    assert len(errors) == 3
+    assert errors[before.id]["type"] == "AttemptsExhausted"
+    told = "delivered 3 times without an ack; after the last delivery its batch was not committed"
+    assert {one["message"] for one in errors.values()} == {told}
+    put(store, 2)
+    assert step(claims, 1) == 2
+    assert [len(read(store, driver(), 1, 2)) for _ in range(5)] == [2] * 5  # without the option there is no end to it
+
+
 def test_a_claim_is_as_heavy_as_its_limit_allows_and_in_chunks_that_every_store_takes(
     store: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -607,12 +632,30 @@ class TestClaimant:
         assert (report["claim"], report["backlog"]) == (1, 3)
         assert report["oldest_age_seconds"] >= 0
 
+    def test_the_backlog_it_reports_is_that_behind_the_claim_that_was_just_made(
+        self, store: Any, claimant: Claimant
+    ) -> None:
+        put(store, 10)
+        told, start = [], 0
+        claimant.end_with_what_is_there()
+        while (end := claimant.advance(start, 4)) > start:
+            told.append(claimant.report()["backlog"])  # though more is being leased, or has been counted just now
+            start = end
+        assert told == [6, 2, 0]
+
+    def test_where_there_is_no_store_none_is_made(self, tmp_path: Path) -> None:
+        with pytest.raises(QueueStoreMissingError, match="there is no store at"):
+            Claimant(self.options(tmp_path / "sub"))
+        assert list(tmp_path.iterdir()) == []
+        with new_place("sqlite", tmp_path).open(), pytest.raises(QueueStoreMissingError, match="other"):
+            Claimant(self.options(tmp_path, namespace="other"))
+
     @pytest.mark.parametrize(
         ("options", "size", "chunks"),
         [({}, 100, 1), ({}, 50_000, 4), ({"numPartitions": "3"}, 7, 3), ({"minPartitions": "6"}, 20_000, 6)],
     )
     def test_partitions_follow_the_options(
-        self, tmp_path: Path, options: dict[str, str], size: int, chunks: int
+        self, store: Any, tmp_path: Path, options: dict[str, str], size: int, chunks: int
     ) -> None:
         claimant = Claimant(self.options(tmp_path, **options))
         rows = claimant._chunk_rows(size)

@@ -94,7 +94,7 @@ def test_a_subscription_follows_the_journal_and_goes_on_after_a_restart(
     wait_for(lambda: len(numbers(dict(later))) == 3, query)
     wait_for(lambda: query.lastProgress is not None and bool(query.lastProgress.sources[0].latestOffset), query)
     reported = json.loads(query.lastProgress.sources[0].latestOffset)
-    assert reported.keys() == {"seq", "backlog", "oldest_age_seconds"}
+    assert reported.keys() == {"seq", "backlog", "oldest_age_seconds", "store", "queue"}
     query.stop()
     assert numbers(later) == [10, 11, 12]
     assert store.stats("jobs").total == 13
@@ -156,7 +156,7 @@ def test_the_older_of_two_queries_with_one_consumer_name_fails_and_says_why(
     wait_for(lambda: store.stats("jobs").total == 0, old)
     assert numbers(drain(frame, tmp_path / "new")) == []
     wait_for(lambda: not old.isActive)
-    assert "was taken over by another query; give each query a consumer name of its own" in str(old.exception())
+    assert "was taken over by another query, or released; give each query a consumer name of" in str(old.exception())
     assert numbers(old_rows) == [0, 1, 2]
 
 
@@ -235,6 +235,23 @@ def test_options_that_a_stream_can_not_have_are_refused() -> None:
         ConsumeReader(options(mode="consume", consumer="etl", view="events"), schema)
     with pytest.raises(OptionError, match="no schema to fit"):
         ConsumeReader(options(mode="consume", consumer="etl", corruptRows="dead-letter"), schema)
+
+
+def test_consume_is_for_streams_and_says_so_in_a_batch_read() -> None:
+    from localqueue.spark.columns import MESSAGES, spark_schema
+    from localqueue.spark.datasource import LocalQueueDataSource, RegisteredDataSource
+
+    for kind in (LocalQueueDataSource, RegisteredDataSource):
+        source = kind({"url": "sqlite:///x.db", "queue": "jobs", "mode": "consume", "consumer": "etl"})
+        with pytest.raises(OptionError, match="mode' is 'consume', which is for streams"):
+            source.reader(spark_schema(MESSAGES))
+
+
+def test_the_progress_names_the_store_without_the_password() -> None:
+    assert parse({"url": "postgresql://me:secret@host/db", "queue": "jobs"}).place == {
+        "store": "postgresql://me@host/db",
+        "queue": "jobs",
+    }
 
 
 def test_a_reader_travels_without_its_store_and_opens_none_when_it_is_made(place: Place, tmp_path: Path) -> None:

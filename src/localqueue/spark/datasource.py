@@ -44,10 +44,19 @@ class LocalQueueDataSource(DataSource):
         self.parsed.need_store(what)
         return self.parsed
 
+    def _as_table(self) -> Options:
+        options = self._in_store("be read as a table")
+        if options.mode == "consume":
+            raise OptionError(
+                "option 'mode' is 'consume', which is for streams: use spark.readStream, with "
+                "trigger(availableNow=True) for what is there now, or leave 'mode' out to look without taking"
+            )
+        return options
+
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import BatchReader
 
-        return BatchReader(self._in_store("be read as a table"), schema)
+        return BatchReader(self._as_table(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self.parsed.mode == "consume":
@@ -83,4 +92,4 @@ class RegisteredDataSource(LocalQueueDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import FilteringReader
 
-        return FilteringReader(self._in_store("be read as a table"), schema)
+        return FilteringReader(self._as_table(), schema)

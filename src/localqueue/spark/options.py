@@ -83,6 +83,11 @@ class Options:
         """Whether the messages are at a broker."""
         return is_broker(self.url)
 
+    @property
+    def place(self) -> dict[str, str | None]:
+        """What the progress of a stream says of where it is, without any password."""
+        return {"store": shown(self.url), "queue": self.queue}
+
     def need_store(self, what: str) -> None:
         """Refuse a broker, which can not do this."""
         if self.at_broker:

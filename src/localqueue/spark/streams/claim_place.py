@@ -10,9 +10,11 @@ from localqueue.stores.url import open_store
 
 
 def open_place(options: Options) -> tuple[QueueStore, str]:
-    """The place open, and what the queue is called in the claims. Nothing is made at a broker."""
+    """The place open, and what the queue is called in the claims. Only the claim store of a broker is made if need be:
+    where there are no messages nothing is made, and it is a `QueueStoreMissingError`."""
     queue = options.need_queue()
     if not options.at_broker:
+        open_store(options.url, namespace=options.namespace, read_only=True).close()
         return open_store(options.url, namespace=options.namespace), queue
     from localqueue.brokers.url import open_broker
     from localqueue.spark.streams.broker_queue import BrokerQueue

@@ -45,6 +45,7 @@ class Claimant:
             fail_on_data_loss=options.fail_on_data_loss,
             chunk_rows=self._chunk_rows,
             misfits=misfits,
+            broker=options.at_broker,
         )
         self._waiter = self._store.listen([self._queue], worker=f"spark:{options.consumer}")
         self._keeper = Keeper(self._store, self.claims.leases, options.claim_timeout)
@@ -52,7 +53,7 @@ class Claimant:
         self._aside = ThreadPoolExecutor(1, "localqueue-claims")
         self._ahead: Future[Draft] | None = None
         self._look_at = self._ask_at = self._report_at = 0.0
-        self._reported: dict[str, Any] | None = None
+        self._backlog, self._oldest_age = 0, 0.0
 
     def advance(self, start: int, limit: int | None) -> int:
         """Settle everything up to `start`; the claim that comes next, or `start` when there is nothing to claim."""
@@ -61,6 +62,7 @@ class Claimant:
             ahead, self._ahead = self._ahead.result(), None
             if start == claims.claimed and ahead.blobs:
                 claims.write(ahead)
+                self._claimed(len(ahead.held))
                 self._go_ahead(start, limit, len(ahead.held))
                 return claims.claimed
             if start == claims.claimed:
@@ -77,6 +79,7 @@ class Claimant:
                 if not taken:
                     return start
                 self._count(taken)
+        self._claimed(taken)
         self._go_ahead(start, limit, taken)
         return claims.claimed
 
@@ -88,16 +91,24 @@ class Claimant:
 
     def report(self) -> dict[str, Any]:
         """The last claim, the messages that are ready behind it, and for how long the oldest of them has been."""
-        now = time.monotonic()
         leasing = self._ahead is not None and not self._ahead.done()  # what it takes is neither here nor there now
-        if self._reported is None or (now >= self._report_at and not leasing):
-            stats = self._store.stats(self._queue)
-            cost = time.monotonic() - now
-            self._report_at = now + max(_REPORT, cost * _REPORT_SHARE)
-            age = stats.oldest_ready_age_seconds or 0.0
-            waiting = stats.ready + stats.blocked - self.claims.followers + self.claims.held_ahead
-            self._reported = {"backlog": waiting, "oldest_age_seconds": round(age, 3)}
-        return {"claim": self.claims.claimed, **self._reported}
+        if not leasing:
+            self._look_at_backlog()
+        return {"claim": self.claims.claimed, "backlog": self._backlog, "oldest_age_seconds": self._oldest_age}
+
+    def _claimed(self, taken: int) -> None:
+        """Tell the backlog behind a new claim, before more is leased for the next one."""
+        self._backlog = max(0, self._backlog - taken)
+        self._look_at_backlog()
+
+    def _look_at_backlog(self) -> None:
+        now = time.monotonic()
+        if now < self._report_at:
+            return
+        stats = self._store.stats(self._queue)
+        self._report_at = now + max(_REPORT, (time.monotonic() - now) * _REPORT_SHARE)
+        self._backlog = stats.ready + stats.blocked - self.claims.followers + self.claims.held_ahead
+        self._oldest_age = round(stats.oldest_ready_age_seconds or 0.0, 3)
 
     def close(self) -> None:
         """Leave the open claim as it is, since Spark may have committed its batch, and give back what is none yet."""

@@ -37,7 +37,16 @@ from localqueue.spark.streams.claim_lease import (
 )
 from localqueue.spark.streams.consumer_record import CLAIMS, Consumer, ConsumerRecord, ConsumerTakenOver, chunk_keys
 from localqueue.spark.streams.data_loss import DataLoss
-from localqueue.spark.streams.verdict import VERDICTS, Error, Misfits, Verdicts, corrupt, read_verdicts, undisturbed
+from localqueue.spark.streams.verdict import (
+    VERDICTS,
+    Error,
+    Misfits,
+    Verdicts,
+    corrupt,
+    read_verdicts,
+    undisturbed,
+    worn_out,
+)
 from localqueue.stores.port import (
     Committed,
     Lease,
@@ -85,11 +94,12 @@ class Claims:
         fail_on_data_loss: bool = True,
         chunk_rows: Callable[[int], int] = lambda size: size,
         misfits: Misfits | None = None,
+        broker: bool = False,
     ) -> None:
         self._store = store
         self._queue = queue
         self._shown = f"consumer {consumer!r} of queue {queue!r}"
-        self._record = ConsumerRecord(store, queue, consumer)
+        self._record = ConsumerRecord(store, queue, consumer, broker=broker)
         self._request = LeaseRequest(queue, 0, timeout, f"spark:{consumer}", max_attempts)
         self._chunk_rows = chunk_rows
         self._misfits = misfits
@@ -160,8 +170,8 @@ class Claims:
         state = self._record.state
         try:
             if draft.blobs:
-                claim = state.claimed + 1
-                state = replace(state, claimed=claim, chunks={**state.chunks, claim: len(draft.blobs)})
+                state = state.opening(len(draft.blobs), len(draft.held), self._store.now())
+                claim = state.claimed
                 self._record.commit(state, records=draft.writes(chunk_keys(self._record.key, claim, len(draft.blobs))))
                 self._open[claim] = draft.held
                 self._judged.add(claim)
@@ -234,32 +244,35 @@ class Claims:
     # judging and settling
 
     def _judge(self, claim: int) -> None:
-        """Write down the verdicts of this driver on a claim of an earlier one."""
+        """Write down that a claim of an earlier driver is run once more, and the verdicts of this one on it."""
         if claim in self._judged:
             return
-        misfits = {key: self._misfits_of(key) for key in self._keys(claim)}
+        state = self._record.state.running(claim)
+        errors = {key: self._errors(key, state.open[claim].runs) for key in self._keys(claim)}
 
         def write() -> None:
-            found = read_verdicts(self._store, misfits)
-            new = [one.adding(misfits[key]) for key, one in found.items() if one.lacks(misfits[key])]
-            if new:
-                self._record.commit(self._record.state, records=new)
+            found = read_verdicts(self._store, errors)
+            new = [one.adding(errors[key]) for key, one in found.items() if one.lacks(errors[key])]
+            self._record.commit(state, records=new)
 
         undisturbed(write)
         self._judged.add(claim)
 
-    def _misfits_of(self, key: str) -> dict[str, Error]:
-        if self._misfits is None:
+    def _errors(self, key: str, run: int) -> dict[str, Error]:
+        """The messages of a chunk that do not fit, or were in too many runs already."""
+        most = self._request.max_attempts
+        if self._misfits is None and most is None:
             return {}
-        return corrupt(self._misfits(blob.decode(self._chunk(key), self._queue)))
+        messages = blob.decode(self._chunk(key), self._queue)
+        errors = {} if most is None else worn_out(messages, run, most)
+        return errors if self._misfits is None else errors | corrupt(self._misfits(messages))
 
     def _settle(self, upto: int) -> None:
         state = self._record.state
         claims = range(state.settled + 1, upto + 1)
         done = [one for claim in claims for one in self._held(claim)]
-        kept = {claim: count for claim, count in state.chunks.items() if claim >= upto}
-        after = replace(state, settled=upto, chunks=kept)
-        gone = state.chunks.keys() - kept
+        after = state.settling(upto)
+        gone = state.chunks.keys() - after.chunks
 
         def what() -> tuple[Consumer, Mapping[str, Error], list[RecordWrite]]:
             verdicts = read_verdicts(self._store, [key for claim in claims for key in self._keys(claim)])
@@ -288,10 +301,8 @@ class Claims:
         """Go on from a number that is not ours, giving back what is open."""
         state = self._record.state
         held = [one for open_claim in range(state.settled + 1, state.claimed + 1) for one in self._held(open_claim)]
-        back = returned(self._queue, held)
-        self._record.commit(
-            replace(state, settled=claim, claimed=claim, chunks={}), settle=back, records=self._forget(state.chunks)
-        )
+        after = replace(state, settled=claim, claimed=claim, chunks={}, open={})
+        self._record.commit(after, settle=returned(self._queue, held), records=self._forget(state.chunks))
         self._open = {}
 
     def _lost(self, what: str) -> None:

@@ -68,7 +68,7 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver().end_with_what_is_there()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._driver().report()
+        return {**self._driver().report(), **self._options.place, "consumer": self._options.consumer}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start["claim"] == end["claim"]:

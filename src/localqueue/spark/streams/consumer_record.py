@@ -35,19 +35,55 @@ class ConsumerTakenOver(QueueError, RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenClaim:
+    """What is known of a claim that is not settled: its messages, when it was made, how often Spark has begun it."""
+
+    rows: int = 0
+    at: float = 0.0
+    runs: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Consumer:
-    """What is known of a consumer. `chunks` counts those of the claims that can be read: the last settled, the open."""
+    """What is known of a consumer. `chunks` counts those of the claims that can be read: the last settled, the open.
+
+    `broker` says that the messages are at one, and only the claims in the store.
+    """
 
     generation: int = 0
     owner: str = ""
     settled: int = 0
     claimed: int = 0
     chunks: dict[int, int] = field(default_factory=dict)
+    open: dict[int, OpenClaim] = field(default_factory=dict)
+    broker: bool = False
 
     @classmethod
     def of(cls, value: bytes) -> Consumer:
         found = json.loads(value)
-        return cls(**{**found, "chunks": {int(claim): count for claim, count in found["chunks"].items()}})
+        chunks = {int(claim): count for claim, count in found["chunks"].items()}
+        opened = {int(claim): OpenClaim(**one) for claim, one in found.get("open", {}).items()}
+        return cls(**{**found, "chunks": chunks, "open": opened})
+
+    def opening(self, chunks: int, rows: int, at: float) -> Consumer:
+        """With one more claim."""
+        claim = self.claimed + 1
+        opened = {**self.open, claim: OpenClaim(rows=rows, at=at)}
+        return replace(self, claimed=claim, chunks={**self.chunks, claim: chunks}, open=opened)
+
+    def running(self, claim: int) -> Consumer:
+        """With one more run of this claim."""
+        one = self.open.get(claim, OpenClaim())
+        return replace(self, open={**self.open, claim: replace(one, runs=one.runs + 1)})
+
+    def settling(self, upto: int) -> Consumer:
+        """With the claims up to this one settled; it is the only one of them that can still be read."""
+        return replace(
+            self,
+            settled=upto,
+            chunks={claim: count for claim, count in self.chunks.items() if claim >= upto},
+            open={claim: one for claim, one in self.open.items() if claim > upto},
+        )
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -56,8 +92,9 @@ class Consumer:
 class ConsumerRecord:
     """The record of one consumer. `state` is what this object last wrote; before `take_over` it may not write."""
 
-    def __init__(self, store: QueueStore, queue: str, consumer: str) -> None:
+    def __init__(self, store: QueueStore, queue: str, consumer: str, *, broker: bool = False) -> None:
         self.key = consumer_key(queue, consumer)
+        self._broker = broker
         self.state = Consumer()
         self._store = store
         self._shown = f"consumer {consumer!r} of queue {queue!r}"
@@ -71,7 +108,8 @@ class ConsumerRecord:
             before = Consumer() if found is None else Consumer.of(found.value)
             self._version = 0 if found is None else found.version
             try:
-                self.commit(replace(before, generation=before.generation + 1, owner=self._owner))
+                after = replace(before, generation=before.generation + 1, owner=self._owner)
+                self.commit(replace(after, broker=before.broker or self._broker))
                 return
             except ConsumerTakenOver:
                 continue
@@ -110,5 +148,5 @@ class ConsumerRecord:
 
     def _taken_over(self) -> ConsumerTakenOver:
         return ConsumerTakenOver(
-            f"{self._shown} was taken over by another query; give each query a consumer name of its own"
+            f"{self._shown} was taken over by another query, or released; give each query a consumer name of its own"
         )

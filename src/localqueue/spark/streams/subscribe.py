@@ -77,7 +77,7 @@ class SubscribeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver().pin()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._driver().report()
+        return {**self._driver().report(), **self._options.place}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start["seq"] >= end["seq"]:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from localqueue.errors import RecordConflict
 from localqueue.spark.streams.claim_blob import held
 from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, Consumer, chunk_keys, consumer_key
+from localqueue.stores import rules
 from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite, StoredMessage
 
 VERDICTS = "spark-verdict"
@@ -131,3 +132,10 @@ def corrupt(misfits: Mapping[str, str]) -> dict[str, Error]:
     """The errors of messages that do not fit the schema, for their reasons."""
     error = {"type": "CorruptRow", "module": "localqueue.spark"}
     return {one: {**error, "message": f"it does not fit the schema: {why}"} for one, why in misfits.items()}
+
+
+def worn_out(messages: Iterable[StoredMessage], run: int, most: int) -> dict[str, Error]:
+    """The errors of messages that were delivered `most` times before this run of their claim. A run is a delivery."""
+    before = {one.id: one.attempts - one.forgiven + run - 2 for one in messages}
+    last = "its batch was not committed"
+    return {one: rules.attempts_exhausted(tries, last) for one, tries in before.items() if tries >= most}
