@@ -35,6 +35,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(checkup, "version", version)
     monkeypatch.setattr(checkup, "find_java", lambda: Java(version=17, program="/bin/java", found_as="PATH"))
     monkeypatch.setattr(checkup, "wrong_name", lambda: None)
+    monkeypatch.setattr(checkup, "wrong_python", lambda said, search: None)
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
@@ -88,13 +89,24 @@ def test_without_java_nothing_is_started(machine: dict[str, str], monkeypatch: p
     assert "Java" not in by_name(doctor(quick=True, master="sc://host")), "a client of Spark Connect needs none"
 
 
-def test_another_python_or_spark_is_a_warning(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/env")
+def test_another_spark_is_a_warning(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    found = by_name(doctor(quick=True))
-    assert found["Python"].state == found["Spark"].state == "warn"
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert by_name(doctor(quick=True))["Python"].state == "ok"
+    assert by_name(doctor(quick=True))["Spark"].state == "warn"
+
+
+def test_a_python_without_the_package_is_told_of_before_a_session_of_ours_names_another(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkup, "wrong_python", lambda said, search: f"Spark starts {said or 'python3'!r}")
+    found = by_name(doctor(quick=True))["Python of tasks"]
+    assert found.state == "warn" and found.found.startswith("Spark starts 'python3'; only sessions made by localqueue")
+    assert f"PYSPARK_PYTHON={sys.executable}" in (found.way_out or "")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/other")
+    assert by_name(doctor(quick=True))["Python of tasks"].state == "FAIL", "our session would start it too"
+    assert by_name(doctor(quick=True, conf={"spark.pyspark.python": "env/bin/python"}))["Python of tasks"].found == (
+        "Spark starts 'env/bin/python'"
+    )
+    assert "Python of tasks" not in by_name(doctor(quick=True, master="sc://host")), "that is the server's"
 
 
 def test_it_says_what_becomes_of_a_host_name_that_leads_nowhere(

@@ -126,10 +126,11 @@ def short_errors() -> Iterator[None]:
 
     from localqueue.spark.java import NoJava
     from localqueue.spark.root_cause import root_cause
+    from localqueue.spark.task_python import WrongPython
 
     try:
         yield
-    except NoJava as error:
+    except (NoJava, WrongPython) as error:
         raise CommandFailed(str(error)) from error
     except (PySparkException, Py4JError) as error:
         hint = ""

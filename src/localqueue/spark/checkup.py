@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from localqueue.spark.host import LOOPBACK, is_local, said_address, wrong_name
 from localqueue.spark.java import NoJava, find_java
 from localqueue.spark.root_cause import root_cause
+from localqueue.spark.task_python import EXECUTOR_PATH, said_python, way_out, wrong_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +99,7 @@ def _all(
 ) -> Iterator[Check]:
     failed = False
     driver_here = spark is None and not (master or "").startswith("sc:")
-    for check in _without_session(driver_here=driver_here, local=is_local(master, conf or {})):
+    for check in _without_session(driver_here=driver_here, master=master, conf=conf or {}):
         failed = failed or check.state == FAIL
         yield check
     if quick:
@@ -113,28 +114,38 @@ def _all(
     yield from with_session(spark, url=url, namespace=namespace, master=master, conf=conf)
 
 
-def _without_session(*, driver_here: bool, local: bool) -> Iterator[Check]:
+def _without_session(*, driver_here: bool, master: str | None, conf: Mapping[str, str]) -> Iterator[Check]:
     yield _python()
+    if driver_here:
+        yield _task_python(conf)
     for package, oldest, too_new, is_needed in _PACKAGES:
         yield _package(package, oldest, too_new, is_needed)
     if driver_here:
         yield _java()
-        yield _host(local)
+        yield _host(is_local(master, conf))
     yield _spark_home()
     yield _discovery()
 
 
 def _python() -> Check:
-    found = f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})"
-    other = os.environ.get("PYSPARK_PYTHON")
-    if other and os.path.realpath(other) != os.path.realpath(sys.executable):
-        return Check(
-            name="Python",
-            state=WARN,
-            found=f"{found}, and tasks run PYSPARK_PYTHON={other}",
-            way_out="it needs the same version and packages; unset PYSPARK_PYTHON to use this one",
-        )
-    return Check(name="Python", state=OK, found=found)
+    return Check(name="Python", state=OK, found=f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
+
+
+def _task_python(conf: Mapping[str, str]) -> Check:
+    """What sessions of this machine start. Looked at first: a session that is made here says what it needs itself."""
+    name = "Python of tasks"
+    said = said_python(conf)
+    wrong = wrong_python(said, conf.get(EXECUTOR_PATH))
+    if wrong is None:
+        return Check(name=name, state=OK, found=f"{said or 'python3 of the PATH'} has localqueue")
+    if said is not None:
+        return Check(name=name, state=FAIL, found=wrong, way_out=way_out("or leave it out"))
+    return Check(
+        name=name,
+        state=WARN,
+        found=f"{wrong}; only sessions made by localqueue start {sys.executable}",
+        way_out=way_out("for sessions that you make yourself"),
+    )
 
 
 def _package(package: str, oldest: str, too_new: str | None, is_needed: bool) -> Check:

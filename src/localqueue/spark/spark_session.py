@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from localqueue.spark.task_python import need_package, use_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,13 +32,21 @@ def register(spark: SparkSession) -> SparkSession:
     """Make the data source known to a session and let Spark push filters down to it; the session itself.
 
     Spark finds the source by itself where the package is installed. Only filters need this: without it, every row is
-    read and then filtered by Spark.
+    read and then filtered by Spark. WrongPython where the Python that Spark starts does not have the package, which
+    nothing can change once the session runs.
     """
     from localqueue.spark.datasource import RegisteredDataSource
 
+    if not is_remote(spark):
+        need_package(spark)
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(RegisteredDataSource)
     return spark
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether this is a client of a Spark Connect server, which has no Java here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def session(
@@ -50,10 +58,11 @@ def session(
 ) -> SparkSession:
     """The running Spark session, or a new one, that knows the data source.
 
-    A new one has its driver here: a Java is found, or taken from the extra, before Spark is started, and a local one
-    does not need the host's name. With a `master` that begins with `sc://` it is a session of a Spark Connect server.
-    `conf` are settings of Spark, for a new one. `brief` is for work of seconds: its Java compiles quickly and not well,
-    which halves what a new session costs and makes long work slower.
+    A new one has its driver here: a Java is found, or taken from the extra, before Spark is started, a local one does
+    not need the host's name, and its tasks run this Python unless another one is named. With a `master` that begins
+    with `sc://` it is a session of a Spark Connect server. `conf` are settings of Spark, for a new one. `brief` is for
+    work of seconds: its Java compiles quickly and not well, which halves what a new session costs and makes long work
+    slower.
     """
     from pyspark.sql import SparkSession
 
@@ -77,7 +86,6 @@ def _here(master: str | None, conf: Mapping[str, str], brief: bool) -> dict[str,
 
     use_java()
     use_address(master, conf)
-    # Spark would start the first python3 of the PATH for its workers: another one, without this package.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_python(conf)
     java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", _BRIEF if brief else None, conf.get(_JAVA_OPTIONS))
     return {**_DEFAULTS, **conf, _JAVA_OPTIONS: " ".join(filter(None, java_options))}

@@ -15,7 +15,7 @@ from localqueue.spark.error_shape import UNKNOWN
 from localqueue.spark.jobs.facts import END_TO_END, PRECISION, facts, width_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, GroupedData
 
 EXACT = "exact"
 ROUNDED = f"within {PRECISION:.0%}"
@@ -266,11 +266,9 @@ def _measured(rows: DataFrame) -> DataFrame:
     )
 
 
-def _percentiles(groups: object) -> DataFrame:
-    from pyspark.sql import GroupedData
+def _percentiles(groups: GroupedData) -> DataFrame:
     from pyspark.sql import functions as F
 
-    assert isinstance(groups, GroupedData)
     shares = F.array(*map(F.lit, _SHARES.values()))
     found = groups.agg(
         F.sum("n").alias("count"),

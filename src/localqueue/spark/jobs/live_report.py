@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, still_open, told, with_past
-from localqueue.spark.jobs.progress import Progress
+from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report import SLOTS, collected, no_journal, source_options, write_whole
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import number
 from localqueue.spark.jobs.small_tables import at_hand
 from localqueue.spark.place import opened
+from localqueue.spark.spark_session import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,10 +70,10 @@ def stream_report(
     folder = os.fspath(checkpoint)
     follow = _Follower(
         state=f"{folder.rstrip('/')}/report",
-        output=Path(output),
+        output=Path(os.path.abspath(output)),
         title=title or ("Journal" if queue is None else f"Queue {queue}"),
         origin=origin,
-        say=progress or (lambda _: None),
+        say=silent if progress is None or is_remote(spark) else progress,  # a server has nobody to tell
     )
     delay = ["delay"] if "delay" in events.columns else []
     writer = events.select(*NEEDED, *delay).writeStream.foreachBatch(follow).option("checkpointLocation", folder)

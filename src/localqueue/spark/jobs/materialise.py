@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, write_files
 from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at
 from localqueue.spark.options import Options
+from localqueue.spark.spark_session import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,18 +101,22 @@ def materialise(
     shape = _begun(spark, place, folder, wanted, checkpoint, rebuild, beginning)
     state = _state(folder, shape, checkpoint)
     rows = _stream(spark, place, folder, shape, max_entries, beginning)
-    keep = _TableKeeper(folder, shape, folder_at(spark, state), schema, progress or silent)
+    checkpoints = folder_at(spark, state)
+    before = _batches(checkpoints)
+    say = silent if progress is None or is_remote(spark) else progress  # a server has nobody to tell
+    keep = _TableKeeper(folder, shape, checkpoints, schema, say)
+    how = {"availableNow": True} if available_now else {"processingTime": every}
     if sql is None:
         writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
+        query = writing.option("checkpointLocation", state).trigger(**how).start()
     else:
-        found = _queried(_typed(rows, schema), sql)
-        writing = found.writeStream.outputMode("complete").foreachBatch(keep.replace)
-    writing = writing.option("checkpointLocation", state)
+        with _queried(_typed(rows, schema), sql) as found:
+            writing = found.writeStream.outputMode("complete").foreachBatch(keep.replace)
+            query = writing.option("checkpointLocation", state).trigger(**how).start()
     if not available_now:
-        return writing.trigger(processingTime=every).start()
-    query = writing.trigger(availableNow=True).start()
+        return query
     query.awaitTermination()
-    return MaterialiseResult(path=folder.uri, format=format, batches=keep.batches)
+    return MaterialiseResult(path=folder.uri, format=format, batches=_batches(checkpoints) - before)
 
 
 def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
@@ -212,20 +218,33 @@ def _typed(rows: DataFrame, schema: StructType | str | None) -> DataFrame:
     return parsed.select(*kept, "_payload.*")
 
 
-def _queried(rows: DataFrame, sql: str) -> DataFrame:
+@contextmanager
+def _queried(rows: DataFrame, sql: str) -> Iterator[DataFrame]:
+    """The result of the query. Spark Connect looks for the view when the result is used, so it is there until then."""
     from pyspark.errors import AnalysisException, ParseException
 
     rows.createOrReplaceTempView("messages")
     try:
-        return rows.sparkSession.sql(sql)
-    except (AnalysisException, ParseException) as error:
-        raise ValueError(f"sql is not a query over messages ({', '.join(rows.columns)}): {first_line(error)}") from None
+        try:
+            found = rows.sparkSession.sql(sql)
+            found.schema  # noqa: B018
+        except (AnalysisException, ParseException) as error:
+            raise ValueError(
+                f"sql is not a query over messages ({', '.join(rows.columns)}): {first_line(error)}"
+            ) from None
+        yield found
     finally:
         rows.sparkSession.catalog.dropTempView("messages")
 
 
+def _batches(checkpoint: Folder) -> int:
+    """How many batches the query has committed: the last one's number tells, because early ones are removed."""
+    numbers = [int(entry.name) for entry in checkpoint.entries("commits") if entry.name.isdigit()]
+    return max(numbers, default=-1) + 1
+
+
 class _TableKeeper:
-    """What happens with each batch of the query, in the driver."""
+    """What happens with each batch of the query: in the driver, or in a process of a Spark Connect server."""
 
     def __init__(
         self,
@@ -242,7 +261,6 @@ class _TableKeeper:
         self._key = shape.key
         self._schema = schema
         self._say = say
-        self.batches = 0
 
     def merge(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as f
@@ -275,7 +293,6 @@ class _TableKeeper:
         self._done(number)
 
     def _done(self, number: int) -> None:
-        self.batches += 1
         self._say(f"batch {number} is in {self._folder.uri}")
 
     def _query(self) -> str:

@@ -19,6 +19,7 @@ from localqueue.spark.jobs import process_leash as leash
 from localqueue.spark.jobs.process_task import SCHEMA, Plan, reports
 from localqueue.spark.options import OptionError, parse
 from localqueue.spark.place import opened
+from localqueue.spark.spark_session import is_remote
 from localqueue.workers import Worker
 from localqueue.workers.signals import StopSignals
 
@@ -201,11 +202,8 @@ class _Job:
 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks the cluster runs at once. A client of Spark Connect has to count the parts of a table."""
-    try:
+    if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
-    except Exception as error:
-        if "JVM_ATTRIBUTE_NOT_SUPPORTED" not in str(getattr(error, "getCondition", str)() or error):
-            raise
     from pyspark.sql.functions import spark_partition_id
 
     return max(1, spark.range(0, 100_000).select(spark_partition_id()).distinct().count())
