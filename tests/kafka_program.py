@@ -9,32 +9,18 @@ folder or file gets its name when all is in it.
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 from localqueue.spark.java import NoJava, find_java, version_of
+from tests import maven_jars
 
 VERSION = "4.1.1"
-_IVY = f"""\
-<ivy-module version="2.0">
-  <info organisation="localqueue" module="kafka-for-tests"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->default"/>
-    <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
+_WANTED = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _SMALL = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _PLAIN = ("-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _CLUSTER = "bG9jYWxxdWV1ZS10ZXN0cw"
@@ -106,77 +92,20 @@ def install() -> None:
         java = _java()
         if not home().is_dir():
             print(f"Fetching Kafka {VERSION} ...", flush=True)
-            with _appearing(home()) as folder:
+            with maven_jars.appearing(home()) as folder:
                 _fetch(java, folder)
                 _format(java, folder)
         archive = _archive(java)
         if not archive.exists():
-            with _appearing(archive) as made:
+            with maven_jars.appearing(archive) as made:
                 _write_archive(java, made)
-
-
-@contextmanager
-def _appearing(at: Path) -> Iterator[Path]:
-    """A place beside `at` that takes its name when the block has ended well."""
-    with tempfile.TemporaryDirectory(prefix=f"{at.name}-", dir=at.parent) as beside:
-        made = Path(beside) / at.name
-        yield made
-        if made.exists():
-            made.rename(at)
 
 
 def _fetch(java: str, folder: Path) -> None:
     folder.mkdir()
-    with tempfile.TemporaryDirectory() as scratch:
-        wanted = Path(scratch, "ivy.xml")
-        wanted.write_text(_IVY)
-        fetched = subprocess.run(
-            [
-                *(java, "-XX:TieredStopAtLevel=1", *_trust(Path(scratch))),
-                *("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false"),
-                *("-jar", str(_ivy()), "-cache", str(Path(scratch, "cache")), "-ivy", str(wanted)),
-                *(
-                    "-confs",
-                    "default",
-                    "-types",
-                    "jar",
-                    "bundle",
-                    "-retrieve",
-                    f"{folder}/jars/[artifact]-[revision].[ext]",
-                ),
-            ],
-            capture_output=True,
-            text=True,
-        )
-    if not (folder / "jars" / f"kafka_2.13-{VERSION}.jar").exists() or fetched.returncode != 0:
-        raise NoKafka(f"Kafka could not be fetched: {(fetched.stdout + fetched.stderr)[-1000:]}")
-
-
-def _trust(scratch: Path) -> tuple[str, ...]:
-    """Java has a list of authorities of its own. Where the environment names one for this machine, that is used."""
-    named = os.environ.get("SSL_CERT_FILE")
-    if not named:
-        return ()
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-
-    entries = []
-    for number, text in enumerate(
-        re.findall(rb"-----BEGIN CERT.*?-----END CERTIFICATE-----", Path(named).read_bytes(), re.S)
-    ):
-        with warnings.catch_warnings(action="ignore"), suppress(ValueError):  # some old ones break the rules
-            entries.append(pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(text), str(number).encode()))
-    store = scratch / "authorities"
-    store.write_bytes(pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"public")))
-    return f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=public"
-
-
-def _ivy() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    for place in () if spec is None else spec.submodule_search_locations or ():
-        for jar in Path(place, "jars").glob("ivy-*.jar"):
-            return jar
-    raise NoKafka("PySpark, whose Ivy fetches Kafka, is not installed: run ./script/setup test")
+    said = maven_jars.fetch(java, "kafka-for-tests", _WANTED, folder / "jars")
+    if not (folder / "jars" / f"kafka_2.13-{VERSION}.jar").exists():
+        raise NoKafka(f"Kafka could not be fetched: {said[-1000:]}")
 
 
 def _format(java: str, folder: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests import s3_jars
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever needs a session is a Spark test; what is plain Python here belongs to the quick tier.
@@ -38,6 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.driver.host": "127.0.0.1",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
+            "spark.jars": ",".join(s3_jars.jars()),
         },
     )
     yield spark
