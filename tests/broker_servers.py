@@ -216,14 +216,10 @@ class Kafka(Server):
         return bool(admin.list_topics(timeout=1).brokers)
 
 
-class SQS(Server):
-    """The API of Amazon SQS, from an emulator (moto): it keeps its queues in memory and forgets them when it ends."""
+class Amazon(Server):
+    """Services of Amazon, from an emulator (moto): it keeps all in memory and forgets it when it ends."""
 
-    name = "sqs"
-
-    @property
-    def url(self) -> str:
-        return f"sqs://test:test@127.0.0.1:{self.port}/?region=us-east-1"
+    name = "amazon"
 
     @property
     def client_options(self) -> dict[str, str]:
@@ -243,6 +239,41 @@ class SQS(Server):
     def ready(self) -> bool:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/moto-api/data.json", timeout=5) as answer:
             return bool(answer.status == 200)
+
+
+class SQS(Amazon):
+    """The API of Amazon SQS."""
+
+    name = "sqs"
+
+    @property
+    def url(self) -> str:
+        return f"sqs://test:test@127.0.0.1:{self.port}/?region=us-east-1"
+
+
+class S3(Amazon):
+    """The API of Amazon S3."""
+
+    name = "s3"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def spark_conf(self) -> dict[str, str]:
+        """What Hadoop wants to know, to be set for a bucket or for all."""
+        return {
+            "endpoint": self.url,
+            "endpoint.region": "us-east-1",
+            "path.style.access": "true",
+            "access.key": "test",
+            "secret.key": "test",
+        }
+
+    def make_bucket(self, name: str) -> None:
+        import boto3
+
+        boto3.client("s3", **self.client_options).create_bucket(Bucket=name)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """Spark's driver for S3 (`s3a://`) for the tests: hadoop-aws and the few parts of Amazon's SDK that it uses here.
 
-`python -m tests.s3_jars` puts them into the user's cache folder where they are missing; `./script/servers` calls it. The
-bundle that hadoop-aws asks for has all of Amazon's services, over 600 MB; these are 13 MB.
+`python -m tests.s3_jars` puts them into the user's cache folder where they are missing; `./script/servers` calls it.
+The bundle that hadoop-aws asks for has all of Amazon's services, over 600 MB; these are 13 MB.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def archive(
     """Append to an archive what the journal has behind the last archived entry; of one queue or of all.
 
     Killed anywhere and run again, every entry is in the archive exactly once, also when two runs overlap. `format` is
-    `parquet`, on any file system that Spark reaches, or `delta`, committed with delta-rs in a local or mounted folder.
+    `parquet`, on any file system that Spark reaches, or `delta`, committed with delta-rs in a folder or on S3.
     Days are those of UTC. With more than `compact_after` small pieces they are merged. With `prune`, entries that are
     archived are removed from the journal, or those of them that are `older_than` seconds old.
 
@@ -94,7 +94,7 @@ def archive(
     folder = folder_at(spark, path)
     if format == "delta":
         delta_table.need_delta()
-        delta_table.local(folder)
+        delta_table.location_of(folder)
     with opened(place, read_only=True) as store:
         marker = Marker(kind="journal" if view == "events" else "snapshots", format=format, view=view, store=store.url,
                         namespace=place.namespace, queue=queue, partition_by=partition_by,

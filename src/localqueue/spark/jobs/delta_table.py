@@ -1,6 +1,7 @@
 """Delta tables without a jar: Spark's tasks write the Parquet files, the driver commits them with delta-rs.
 
-Only tables in a folder that the driver sees as a path. A commit can carry a transaction, a name and a number that only
+In a folder that the driver sees as a path, or on S3, where a commit is one request that only the first of two writers
+gets through. A commit can carry a transaction, a name and a number that only
 grows: whoever committed under that name reads the number from the table and knows what is in it.
 """
 
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from localqueue.spark.jobs.files import Folder, LocalFolder, files_in, reader_of
-from localqueue.spark.jobs.staged_files import stage
+from localqueue.spark.jobs.hadoop import Entry, HadoopFolder
+from localqueue.spark.jobs.staged_files import Staged, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,17 +52,48 @@ def need_delta() -> Any:
     return deltalake
 
 
-def local(folder: Folder) -> LocalFolder:
-    if not isinstance(folder, LocalFolder):
-        raise ValueError(f"a Delta table is kept in a local or mounted folder, not at {folder.uri}: use parquet there")
-    return folder
+class Location(NamedTuple):
+    """Where delta-rs finds a table, and what it has to be told to get there."""
+
+    uri: str
+    options: dict[str, str] | None = None
+
+
+#: What Hadoop's settings of S3 are called by delta-rs.
+_S3 = {
+    "access.key": "aws_access_key_id",
+    "secret.key": "aws_secret_access_key",
+    "session.token": "aws_session_token",
+    "endpoint": "aws_endpoint",
+    "endpoint.region": "aws_region",
+}
+
+
+def location_of(folder: Folder) -> Location:
+    """The place of a table; ValueError where there can be none."""
+    if isinstance(folder, LocalFolder):
+        return Location(str(folder.path))
+    scheme, _, rest = folder.uri.partition("://")
+    if scheme not in ("s3a", "s3") or not isinstance(folder, HadoopFolder):
+        raise ValueError(
+            f"a Delta table is kept in a local or mounted folder or on S3, not at {folder.uri}: use parquet there"
+        )
+    options = {name: folder.setting(key) for key, name in _S3.items()}
+    endpoint = options["aws_endpoint"] or ""
+    options["aws_allow_http"] = "true" if endpoint.startswith("http://") else None
+    options["aws_virtual_hosted_style_request"] = "false" if folder.setting("path.style.access") == "true" else None
+    return Location(f"s3://{rest}", {name: value for name, value in options.items() if value})
 
 
 def table_at(folder: Folder) -> Any | None:
     """The table in a folder, None when there is none."""
-    path = str(local(folder).path)
     deltalake = need_delta()
-    return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+    uri, options = location_of(folder)
+    return deltalake.DeltaTable(uri, storage_options=options) if _is_table(folder) else None
+
+
+def _is_table(folder: Folder) -> bool:
+    return bool(folder.entries("_delta_log"))
 
 
 def committed_version(folder: Folder, name: str) -> int | None:
@@ -83,30 +116,30 @@ def write_delta(
     use one name at a time can not both commit: the later one raises.
     """
     deltalake = need_delta()
-    place = local(folder)
-    staged = stage(df, place, partition_by)
+    uri, options = location_of(folder)
+    staged = stage(df, folder, partition_by)
     try:
-        actions = [_named(place, staged.name, file, df, partition_by) for file, _ in files_in(place, staged.name)]
+        actions = [_named(folder, staged.name, file, entry, partition_by) for file, entry in _listed(folder, staged)]
         properties = deltalake.CommitProperties(app_transactions=_transactions(deltalake, transaction))
         schema = deltalake.Schema.from_json(df.schema.json())
-        table = table_at(place)
+        table = table_at(folder)
         if table is None:
             deltalake.transaction.create_table_with_add_actions(
-                str(place.path), schema, actions, mode="error", partition_by=list(partition_by),
-                commit_properties=properties,
+                uri, schema, actions, mode="error", partition_by=list(partition_by),
+                commit_properties=properties, storage_options=options,
             )  # fmt: skip
         elif transaction is not None and _has(table, transaction):
             for action in actions:
-                place.remove(action.path)
+                folder.remove(action.path)
             return Committed(0, 0)
         else:
             table.create_write_transaction(
                 actions, mode, schema, partition_by=list(partition_by), commit_properties=properties
             )
     except deltalake.exceptions.CommitFailedError as error:
-        raise CommittedElsewhere(f"somebody else has committed to {place.uri} meanwhile: run this again") from error
+        raise CommittedElsewhere(f"somebody else has committed to {folder.uri} meanwhile: run this again") from error
     finally:
-        place.remove(staged.name)
+        folder.remove(staged.name)
     return Committed(staged.rows, len(actions))
 
 
@@ -119,27 +152,41 @@ def _transactions(deltalake: Any, transaction: Transaction | None) -> list[Any]:
     return [] if transaction is None else [deltalake.Transaction(transaction.name, transaction.version)]
 
 
-def _named(place: LocalFolder, staged: str, file: str, df: DataFrame, partition_by: Sequence[str]) -> Any:
+def _listed(folder: Folder, staged: Staged) -> list[tuple[str, Entry]]:
+    return list(files_in(folder, staged.name))  # before any of them is moved
+
+
+def _named(folder: Folder, staged: str, file: str, entry: Entry, partition_by: Sequence[str]) -> Any:
     """Move a file to where a table has it, and describe it for the log."""
-    import pyarrow.parquet as parquet
     from deltalake.transaction import AddAction
 
     within = posixpath.relpath(file, staged)
-    metadata = parquet.read_metadata(place.path / file)
     values = {}
     for step in within.split("/")[: len(partition_by)]:
         name, _, value = step.partition("=")
         values[name] = None if value == _NULL_PARTITION else unquote(value)
-    place.rename(file, within)
-    status = (place.path / within).stat()
+    statistics = _statistics(_metadata(folder, file))
+    folder.rename(file, within)
     return AddAction(
         path=within,
-        size=status.st_size,
+        size=entry.size,
         partition_values=values,
-        modification_time=int(status.st_mtime * 1000),
+        modification_time=int(entry.modified * 1000),
         data_change=True,
-        stats=json.dumps(_statistics(metadata)),
+        stats=json.dumps(statistics),
     )
+
+
+def _metadata(folder: Folder, file: str) -> Any:
+    import pyarrow.parquet as parquet
+
+    uri, options = location_of(folder)
+    if options is None:
+        return parquet.read_metadata(f"{uri}/{file}")
+    from deltalake.fs import DeltaStorageHandler
+
+    with DeltaStorageHandler(uri, options).open_input_file(file) as opened:
+        return parquet.read_metadata(opened)
 
 
 def _statistics(metadata: Any) -> dict[str, Any]:
@@ -175,11 +222,11 @@ def read_delta(spark: SparkSession, folder: Folder) -> DataFrame:
     files = table.file_uris()
     if not files:
         return spark.createDataFrame([], schema)
-    root = local(folder)
-    spelled = [f"file://{file.removeprefix('file://')}" for file in files]
+    root = location_of(folder).uri
+    spelled = [folder.at(file.removeprefix("file://").removeprefix(f"{root}/")) for file in files]
     named = {*spelled}
-    read = reader_of(spark, root, (one for one in files_in(root) if root.at(one[0]) in named))
-    return read.schema(schema).option("basePath", root.uri).parquet(*spelled)
+    read = reader_of(spark, folder, (one for one in files_in(folder) if folder.at(one[0]) in named))
+    return read.schema(schema).option("basePath", folder.uri).parquet(*spelled)
 
 
 def merge_delta(df: DataFrame, folder: Folder, transaction: Transaction, *, anew: bool = False) -> bool:

@@ -20,6 +20,7 @@ _WAYS = (
         "spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0",
     ),
     ("No FileSystem for scheme", "Spark has no driver for that scheme: add its package to spark.jars.packages"),
+    ("FileSystem not found", "Spark has no driver for that scheme: add its package to spark.jars.packages"),
     ("UnknownStoreException", "there is no such bucket: make it, or check the name"),
     (
         "NoAwsCredentials",
@@ -94,6 +95,15 @@ class HadoopFolder:
 
     def at(self, name: str) -> str:
         return f"{self.uri}/{name}"
+
+    def setting(self, name: str) -> str | None:
+        """What Hadoop is told of this bucket, or of all, such as `access.key`."""
+        scheme, bucket = self._root.toUri().getScheme(), self._root.toUri().getHost()
+        for key in (f"fs.{scheme}.bucket.{bucket}.{name}", f"fs.{scheme}.{name}"):
+            secret = self._conf.getPassword(key)
+            if secret is not None:
+                return "".join(secret)
+        return None
 
     def _of(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root

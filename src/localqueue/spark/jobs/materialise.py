@@ -94,7 +94,7 @@ def materialise(
     folder = folder_at(spark, path)
     if format == "delta":
         delta_table.need_delta()
-        delta_table.local(folder)
+        delta_table.location_of(folder)
     text = schema if schema is None or isinstance(schema, str) else schema.simpleString()
     wanted = Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text)
     beginning = _Beginning(archive=archive, fails=fail_on_data_loss, given=dict(options or {}))
