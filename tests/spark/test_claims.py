@@ -21,9 +21,9 @@ from localqueue.spark.streams import claims as claims_module
 from localqueue.spark.streams.claim_blob import chunked, decode, encode, message_rows, without
 from localqueue.spark.streams.claimant import Claimant
 from localqueue.spark.streams.claims import CLAIMS, Claims, ClaimsLost, read_chunk
-from localqueue.spark.streams.consumer_record import CONSUMERS, Consumer, ConsumerTakenOver
+from localqueue.spark.streams.consumer_record import CONSUMERS, VERDICTS, Consumer, ConsumerTakenOver, OpenClaim
 from localqueue.spark.streams.keeper import Keeper
-from localqueue.spark.streams.verdict import VERDICTS, condemn
+from localqueue.spark.streams.verdict import condemn
 from localqueue.stores.port import Changes, Lease, LeaseRequest, NewMessage, QueueStore, Settle, StoredMessage
 from tests.stores import SHARED, Place, new_place
 
@@ -382,7 +382,7 @@ def test_a_keeper_renews_leases_while_a_batch_runs(store: Any, driver: Driver) -
     claims = driver(timeout=2.0)
     step(claims, 0)
     before = {one.leased_until for one in store.scan("jobs")}
-    keeper = Keeper(store, claims.leases, 2.0)
+    keeper = Keeper(store, claims.leases, 2.0, claims.live)
     try:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and before & {one.leased_until for one in store.scan("jobs")}:
@@ -692,5 +692,5 @@ def test_chunks_are_cut_by_rows_and_by_weight(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_record_of_a_consumer_says_what_it_is() -> None:
-    state = Consumer(generation=2, owner="x", settled=4, claimed=5, chunks={4: 1, 5: 2})
+    state = Consumer(generation=2, owner="x", settled=4, claimed=5, chunks={4: 1, 5: 2}, open={5: OpenClaim(rows=3)})
     assert Consumer.of(state.to_bytes()) == state

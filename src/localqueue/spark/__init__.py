@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from localqueue.spark.options import OptionError as OptionError
     from localqueue.spark.spark_session import register as register
     from localqueue.spark.spark_session import session as session
+    from localqueue.spark.streams.consumers import consumer as consumer
+    from localqueue.spark.streams.consumers import consumers as consumers
+    from localqueue.spark.streams.consumers import forget_consumer as forget_consumer
+    from localqueue.spark.streams.consumers import release_consumer as release_consumer
+    from localqueue.spark.streams.consumers import release_consumers as release_consumers
+    from localqueue.spark.streams.consumers import reset_consumer as reset_consumer
     from localqueue.spark.streams.verdict import condemn as condemn
 
 #: Where each name is. None of them is also the name of a module here: importing that would take its place.
@@ -30,16 +36,22 @@ _HOMES = {
     "archive": "localqueue.spark.jobs.archive",
     "compact": "localqueue.spark.jobs.compact",
     "condemn": "localqueue.spark.streams.verdict",
+    "consumer": "localqueue.spark.streams.consumers",
+    "consumers": "localqueue.spark.streams.consumers",
     "doctor": "localqueue.spark.checkup",
     "export": "localqueue.spark.jobs.export",
+    "forget_consumer": "localqueue.spark.streams.consumers",
     "ingest": "localqueue.spark.jobs.ingest",
     "materialise": "localqueue.spark.jobs.materialise",
     "process": "localqueue.spark.jobs.process",
     "read_archive": "localqueue.spark.jobs.archive",
     "read_view": "localqueue.spark.jobs.materialise",
     "register": "localqueue.spark.spark_session",
+    "release_consumer": "localqueue.spark.streams.consumers",
+    "release_consumers": "localqueue.spark.streams.consumers",
     "replay": "localqueue.spark.jobs.replay",
     "report": "localqueue.spark.jobs.report",
+    "reset_consumer": "localqueue.spark.streams.consumers",
     "session": "localqueue.spark.spark_session",
     "stream_report": "localqueue.spark.jobs.live_report",
     "triage": "localqueue.spark.jobs.triage",

@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from localqueue.brokers.capabilities import BrokerCapabilities
-from localqueue.spark.streams.origin import ORIGINS, Origin, encode
+from localqueue.spark.streams.consumer_record import ORIGINS
+from localqueue.spark.streams.origin import Origin, encode
 from localqueue.stores.port import RecordWrite
 
 #: How many names of messages that were acked are kept, where they may come again.

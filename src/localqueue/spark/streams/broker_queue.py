@@ -30,9 +30,9 @@ from localqueue.errors import QueueError
 from localqueue.message import QueueStats
 from localqueue.spark.streams.broker_debt import Debt
 from localqueue.spark.streams.broker_holdings import Holding, Holdings
-from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, Consumer, consumer_key
+from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, ORIGINS, Consumer, consumer_key
 from localqueue.spark.streams.inbox import Inbox
-from localqueue.spark.streams.origin import ORIGINS, Origin, decode, encode, name_of
+from localqueue.spark.streams.origin import Origin, decode, encode, name_of
 from localqueue.stores import rules
 from localqueue.stores.port import (
     Changes,

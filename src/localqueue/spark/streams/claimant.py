@@ -14,6 +14,7 @@ from localqueue.spark.options import Options
 from localqueue.spark.streams.claim_draft import Draft
 from localqueue.spark.streams.claim_place import open_place
 from localqueue.spark.streams.claims import Claims
+from localqueue.spark.streams.consumer_record import worker_name
 from localqueue.spark.streams.keeper import Keeper
 from localqueue.spark.streams.verdict import Misfits
 
@@ -47,8 +48,8 @@ class Claimant:
             misfits=misfits,
             broker=options.at_broker,
         )
-        self._waiter = self._store.listen([self._queue], worker=f"spark:{options.consumer}")
-        self._keeper = Keeper(self._store, self.claims.leases, options.claim_timeout)
+        self._waiter = self._store.listen([self._queue], worker=worker_name(options.consumer))
+        self._keeper = Keeper(self._store, self.claims.leases, options.claim_timeout, self.claims.live)
         self._left: int | None = None
         self._aside = ThreadPoolExecutor(1, "localqueue-claims")
         self._ahead: Future[Draft] | None = None

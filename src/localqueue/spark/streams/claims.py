@@ -35,10 +35,18 @@ from localqueue.spark.streams.claim_lease import (
     take_up_to,
     without_lost,
 )
-from localqueue.spark.streams.consumer_record import CLAIMS, Consumer, ConsumerRecord, ConsumerTakenOver, chunk_keys
+from localqueue.spark.streams.consumer_record import (
+    CLAIMS,
+    VERDICTS,
+    Consumer,
+    ConsumerRecord,
+    ConsumerTakenOver,
+    OpenClaim,
+    chunk_keys,
+    worker_name,
+)
 from localqueue.spark.streams.data_loss import DataLoss
 from localqueue.spark.streams.verdict import (
-    VERDICTS,
     Error,
     Misfits,
     Verdicts,
@@ -100,7 +108,7 @@ class Claims:
         self._queue = queue
         self._shown = f"consumer {consumer!r} of queue {queue!r}"
         self._record = ConsumerRecord(store, queue, consumer, broker=broker)
-        self._request = LeaseRequest(queue, 0, timeout, f"spark:{consumer}", max_attempts)
+        self._request = LeaseRequest(queue, 0, timeout, worker_name(consumer), max_attempts)
         self._chunk_rows = chunk_rows
         self._misfits = misfits
         self._owned = False
@@ -170,7 +178,9 @@ class Claims:
         state = self._record.state
         try:
             if draft.blobs:
-                state = state.opening(len(draft.blobs), len(draft.held), self._store.now())
+                followers = sum(one.head is not None for one in draft.held)
+                one = OpenClaim(rows=len(draft.held), at=self._store.now(), followers=followers)
+                state = state.opening(one, len(draft.blobs))
                 claim = state.claimed
                 self._record.commit(state, records=draft.writes(chunk_keys(self._record.key, claim, len(draft.blobs))))
                 self._open[claim] = draft.held
@@ -209,6 +219,11 @@ class Claims:
         """The leases that are to be kept, for one who does it from another thread."""
         claims = [*list(self._open.values()), self._prepared]
         return [lease for claim in claims for lease in leases(self._queue, claim)]
+
+    def live(self) -> None:
+        """Tell that the driver lives, also from another thread."""
+        if self._owned:
+            self._record.live()
 
     # taking over
 

@@ -7,7 +7,9 @@ begins to use that name takes the record over, and from then on every write of t
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import quote
@@ -15,14 +17,24 @@ from urllib.parse import quote
 from localqueue.errors import QueueError, RecordConflict
 from localqueue.stores.port import Changes, Committed, QueueStore, RecordWrite, Settle
 
+#: The kinds of records: who a consumer is, that its driver lives, and of each chunk of its claims the messages, the
+#: verdicts on them, and their names at a broker.
 CONSUMERS = "spark-consumer"
+PRESENCE = "spark-presence"
 CLAIMS = "spark-claim"
+VERDICTS = "spark-verdict"
+ORIGINS = "spark-origin"
 _TRIES = 10
 
 
 def consumer_key(queue: str, consumer: str) -> str:
     """The key of a consumer's record."""
     return f"{quote(queue, safe='')}:{quote(consumer, safe='')}"
+
+
+def worker_name(consumer: str) -> str:
+    """The name under which a consumer leases."""
+    return f"spark:{consumer}"
 
 
 def chunk_keys(key: str, claim: int, count: int) -> list[str]:
@@ -36,18 +48,23 @@ class ConsumerTakenOver(QueueError, RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenClaim:
-    """What is known of a claim that is not settled: its messages, when it was made, how often Spark has begun it."""
+    """What is known of a claim that is not settled: its messages, when it was made, how often Spark has begun it.
+
+    `followers` are those of its messages that are blocked behind others of it.
+    """
 
     rows: int = 0
     at: float = 0.0
     runs: int = 1
+    followers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consumer:
     """What is known of a consumer. `chunks` counts those of the claims that can be read: the last settled, the open.
 
-    `broker` says that the messages are at one, and only the claims in the store.
+    `broker` says that the messages are at one, and only the claims in the store. `owner` is the driver that may write, as
+    a word of its own and, in `driver`, by its host and process; none of a consumer that was released.
     """
 
     generation: int = 0
@@ -57,6 +74,7 @@ class Consumer:
     chunks: dict[int, int] = field(default_factory=dict)
     open: dict[int, OpenClaim] = field(default_factory=dict)
     broker: bool = False
+    driver: str = ""
 
     @classmethod
     def of(cls, value: bytes) -> Consumer:
@@ -65,11 +83,10 @@ class Consumer:
         opened = {int(claim): OpenClaim(**one) for claim, one in found.get("open", {}).items()}
         return cls(**{**found, "chunks": chunks, "open": opened})
 
-    def opening(self, chunks: int, rows: int, at: float) -> Consumer:
+    def opening(self, one: OpenClaim, chunks: int) -> Consumer:
         """With one more claim."""
         claim = self.claimed + 1
-        opened = {**self.open, claim: OpenClaim(rows=rows, at=at)}
-        return replace(self, claimed=claim, chunks={**self.chunks, claim: chunks}, open=opened)
+        return replace(self, claimed=claim, chunks={**self.chunks, claim: chunks}, open={**self.open, claim: one})
 
     def running(self, claim: int) -> Consumer:
         """With one more run of this claim."""
@@ -109,7 +126,7 @@ class ConsumerRecord:
             self._version = 0 if found is None else found.version
             try:
                 after = replace(before, generation=before.generation + 1, owner=self._owner)
-                self.commit(replace(after, broker=before.broker or self._broker))
+                self.commit(replace(after, broker=before.broker or self._broker, driver=_here()))
                 return
             except ConsumerTakenOver:
                 continue
@@ -140,6 +157,18 @@ class ConsumerRecord:
         self._version = committed.versions[0]
         return committed
 
+    def remove(self, records: Sequence[RecordWrite]) -> None:
+        """Have no such consumer any more, and write these records with that."""
+        gone = RecordWrite(CONSUMERS, self.key, None, self._version)
+        try:
+            self._store.commit(Changes(records=[gone, *records]))
+        except RecordConflict:
+            raise self._taken_over() from None
+
+    def live(self) -> None:
+        """Tell that the driver lives. Nothing comes of it when the consumer is somebody else's by now."""
+        self._store.commit(Changes(records=[RecordWrite(PRESENCE, self.key, self._owner.encode())]))
+
     def verify(self) -> None:
         """Raise unless this object still has the consumer."""
         found = self._store.record(CONSUMERS, self.key)
@@ -150,3 +179,7 @@ class ConsumerRecord:
         return ConsumerTakenOver(
             f"{self._shown} was taken over by another query, or released; give each query a consumer name of its own"
         )
+
+
+def _here() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from localqueue.brokers.port import Delivery
 
-ORIGINS = "spark-origin"
-
 
 class Origin(NamedTuple):
     """One message of a claim, by its id and token there. `error` is JSON, of one that is to become a dead letter."""

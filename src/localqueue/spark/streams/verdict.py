@@ -21,11 +21,10 @@ from typing import Any, TypeVar
 
 from localqueue.errors import RecordConflict
 from localqueue.spark.streams.claim_blob import held
-from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, Consumer, chunk_keys, consumer_key
+from localqueue.spark.streams.consumer_record import CLAIMS, CONSUMERS, VERDICTS, Consumer, chunk_keys, consumer_key
 from localqueue.stores import rules
 from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite, StoredMessage
 
-VERDICTS = "spark-verdict"
 _TRIES = 20
 
 T = TypeVar("T")
