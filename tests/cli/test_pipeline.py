@@ -22,11 +22,12 @@ from localqueue.cli.pipeline_results import moment_of, plain
 from localqueue.cli.pipeline_session import Cluster, where
 from localqueue.cli.place import Place
 from localqueue.spark.java import NoJava
+from localqueue.spark.streams.claims import Claims
 from tests.cli.command import run, run_process
 
 COMMANDS = (
-    "archive", "compact", "doctor", "export", "ingest", "materialise", "process", "replay", "report", "report-live",
-    "triage",
+    "archive", "compact", "consumers", "doctor", "export", "ingest", "materialise", "process", "replay", "report",
+    "report-live", "triage",
 )  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def test_every_command_explains_itself() -> None:
     assert tuple(sorted(group.commands["triage"].commands)) == (
         "audit", "discard", "groups", "replay", "resume", "sample",
     )  # fmt: skip
+    assert tuple(sorted(group.commands["consumers"].commands)) == ("forget", "list", "release", "reset", "show")
     for name in COMMANDS:
         shown = run("pipeline", name, "--help")
         assert shown.code == 0 and "Usage: localqueue pipeline" in shown.out
@@ -193,3 +195,56 @@ def test_a_command_calls_the_function_of_its_name(name: str, monkeypatch: pytest
         "report": {"since": datetime(2026, 1, 31, 12, tzinfo=UTC), "html": "page.html", "events": None},
     }
     assert {one: given[one] for one in expected[name]} == expected[name]
+
+
+def consume(*names: str) -> None:
+    """Consumers that hold two messages each."""
+    with PersistentQueue[Any]("jobs") as queue:
+        for name in names:
+            queue.put_many([{}, {}])
+            Claims(queue.store, "jobs", name, timeout=60.0).claim(2)
+
+
+def test_consumers_are_listed_released_reset_and_forgotten() -> None:
+    consume("a", "b", "c")
+    listed = run("pipeline", "consumers", "list").json
+    assert [(one["consumer"], one["held"], one["lag_rows"], one["running"]) for one in listed] == [
+        ("a", 2, 0, True),
+        ("b", 2, 0, True),
+        ("c", 2, 0, True),
+    ]
+    released = run("pipeline", "consumers", "release", "jobs", "a").json
+    assert released == {"queue": "jobs", "consumer": "a", "released": 2}
+    assert "lag rows" in run("pipeline", "consumers", "list", "--no-json").out
+    shown = run("pipeline", "consumers", "show", "jobs", "a")
+    assert (shown.json["held"], shown.json["driver"], shown.json["lag_rows"]) == (0, None, 2)
+    assert run("pipeline", "consumers", "reset", "jobs", "b", "--to", "4").json["settled"] == 4
+    assert run("pipeline", "consumers", "forget", "jobs", "b").json["forgotten"] is True
+
+    none = run("pipeline", "consumers", "release", "--older-than", "2h")
+    assert (none.code, none.json) == (1, [])
+    told = run("pipeline", "consumers", "release", "--older-than", "2h", "--no-json")
+    assert (told.code, told.out) == (1, "no consumer was silent for 2h\n")
+    rest = run("pipeline", "consumers", "release", "jobs", "--older-than", "0")
+    assert (rest.code, rest.json) == (0, [{"queue": "jobs", "consumer": "c", "released": 2}])
+    with PersistentQueue[Any]("jobs") as queue:
+        assert queue.stats().ready == 6
+
+
+def test_a_consumer_that_is_not_there_and_a_release_of_nobody_are_mistakes_that_are_named() -> None:
+    consume("etl")
+    for command in ("show", "release", "reset", "forget"):
+        said = run("pipeline", "consumers", command, "jobs", "elt")
+        assert (said.code, said.err.strip()) == (1, "queue 'jobs' has no consumer 'elt'; it has 'etl'")
+    for args in ((), ("jobs",), ("jobs", "etl", "--older-than", "1h")):
+        said = run("pipeline", "consumers", "release", *args)
+        assert said.code == 2 and "say whom to release: QUEUE CONSUMER, or --older-than AGE" in said.err
+    assert run("pipeline", "consumers", "release", "--older-than", "soon").code == 2
+
+
+def test_looking_for_consumers_makes_no_store(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'none.db'}"
+    for args in (("list",), ("show", "q", "c"), ("release", "q", "c"), ("reset", "q", "c"), ("forget", "q", "c")):
+        said = run("pipeline", "consumers", *args, "--store", url)
+        assert said.code == 1 and "there is no store at" in said.err
+    assert not (tmp_path / "none.db").exists()

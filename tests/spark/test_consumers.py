@@ -100,7 +100,13 @@ def test_a_released_claim_goes_back_and_its_query_can_not_settle_it(store: Any, 
         with pytest.raises(ConsumerTakenOver, match="or released"):
             refused()
     status = consumer(store, "jobs", "etl")
-    assert (status.held, status.claimed_at, status.running, status.driver, status.seen_at) == (0, None, False, None, None)
+    assert (status.held, status.claimed_at, status.running, status.driver, status.seen_at) == (
+        0,
+        None,
+        False,
+        None,
+        None,
+    )
     stats = store.stats("jobs")
     assert (stats.inflight, stats.ready, stats.blocked) == (2, 4, 3)
     assert (store.records(CLAIMS), store.records(VERDICTS)) == ([], [])
@@ -220,7 +226,9 @@ def test_a_consumer_that_is_not_there_is_told_with_those_that_are(store: Any, dr
     for ask in (consumer, release_consumer, reset_consumer, forget_consumer):
         with pytest.raises(UnknownConsumer, match="queue 'jobs' has no consumer 'x'; it has 'a', 'b'"):
             ask(store, "jobs", "x")
-        with pytest.raises(UnknownConsumer, match="queue 'z' has no consumer 'a'; there are 'a' of 'jobs', 'b' of 'jobs'"):
+        with pytest.raises(
+            UnknownConsumer, match="queue 'z' has no consumer 'a'; there are 'a' of 'jobs', 'b' of 'jobs'"
+        ):
             ask(store, "z", "a")
     assert store.record(CONSUMERS, "z:a") is None
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from localqueue.cli import pipeline_archive, pipeline_jobs, pipeline_report, pipeline_tables, pipeline_triage
+from localqueue.cli import (
+    pipeline_archive,
+    pipeline_consumers,
+    pipeline_jobs,
+    pipeline_report,
+    pipeline_tables,
+    pipeline_triage,
+)
 from localqueue.cli.command import family
 
 
@@ -15,4 +22,7 @@ def commands() -> typer.Typer:
     triage = family("Dead letters by the shape of their error.")
     pipeline_triage.register(triage)
     app.add_typer(triage, name="triage")
+    consumers = family("Consumers: who claims messages of a queue for a stream of Spark.")
+    pipeline_consumers.register(consumers)
+    app.add_typer(consumers, name="consumers")
     return app

@@ -18,7 +18,21 @@ from localqueue.cli.output import write
 _MOMENTS = ("_at", "_until")
 _FLOWING = ("value", "error")
 _LEAST = 8
-_NUMBERS = ("attempts", "ready", "delayed", "inflight", "waiting", "blocked", "dead", "expired", "total", "priority")
+_NUMBERS = (
+    "attempts",
+    "ready",
+    "delayed",
+    "inflight",
+    "waiting",
+    "blocked",
+    "dead",
+    "expired",
+    "total",
+    "priority",
+    "held",
+    "lag_rows",
+    "released",
+)
 
 
 def facts(facts: Mapping[str, Any], title: str | None = None) -> None:

@@ -63,8 +63,8 @@ class OpenClaim:
 class Consumer:
     """What is known of a consumer. `chunks` counts those of the claims that can be read: the last settled, the open.
 
-    `broker` says that the messages are at one, and only the claims in the store. `owner` is the driver that may write, as
-    a word of its own and, in `driver`, by its host and process; none of a consumer that was released.
+    `broker` says that the messages are at one, and only the claims in the store. `owner` is the driver that may write,
+    as a word of its own and, in `driver`, by its host and process; none of a consumer that was released.
     """
 
     generation: int = 0

@@ -1,7 +1,8 @@
 """The consumers of a store, seen and steered from outside: who claims, what they hold, how far they are behind.
 
-None of it needs Spark, nor the query of a consumer. Whatever a claim holds goes back to its queue before the claim is
-gone, and a query that still runs is fenced first: from then on it can neither claim nor settle, and stops with an error.
+None of it needs Spark, nor the query of a consumer. A query that still runs is fenced first: from then on it can
+neither claim nor settle, and stops with an error. Then its claims are closed, and what they held goes back to the
+queue; whoever is cut off in between leaves leases that the next release, or the next driver, gives back.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ class UnknownConsumer(QueueError, LookupError):
 class ConsumerStatus:
     """A consumer as it is now. Times are seconds since the epoch, on the clock of the store.
 
-    `settled` is the claim that a checkpoint of it is at, or behind by one; `claim` the last one there is. The messages of
-    the claims between are `held`, since `claimed_at`, and Spark has begun them `runs` times at most. `lag_rows` and
-    `lag_seconds` are what waits in its queue, and how long the oldest of it has; None where the messages are at a broker.
-    `driver` is the host and process that has the consumer, last seen at `seen_at`; None of a consumer that was released.
+    `settled` is the claim that a checkpoint of it is at, or behind by one; `claim` the last one there is. The messages
+    of the claims between are `held`, since `claimed_at`, and Spark has begun them `runs` times at most. `lag_rows` and
+    `lag_seconds` are what waits in its queue, and how long the oldest of it has; None where the messages are at a
+    broker. `driver` is the host and process that has the consumer, last seen at `seen_at`; None of one that was
+    released.
     """
 
     queue: str
@@ -90,8 +92,8 @@ def release_consumer(store: QueueStore, queue: str, name: str) -> int:
     """Give back what a consumer holds; how many messages. Others, and plain workers, can have them at once.
 
     For a consumer whose query will not come back soon: otherwise it holds its claim for `claimTimeout`. If it does come
-    back it goes on, with a batch that is empty in the place of the one it held. A sink that has committed that batch, when
-    Spark had not yet logged it, gets the messages once more with the next.
+    back it goes on, with a batch that is empty in the place of the one it held. A sink that has committed that batch,
+    when its messages were not settled yet, gets them once more from whoever has them next.
 
     At a broker the messages are in the hands of the broker, which delivers them again when their leases end.
     """
@@ -115,9 +117,10 @@ def release_consumers(store: QueueStore, *, older_than: float, queue: str | None
 def reset_consumer(store: QueueStore, queue: str, name: str, *, to: int = 0) -> int:
     """Give back what a consumer holds, and let its claims be counted on from `to`; how many messages.
 
-    For a checkpoint that does not fit the consumer any more (it was restored, or is another one): `to` is the claim it is
-    at. Nothing can be read again that was settled; to have messages once more, `replay` them from the journal. What was
-    acked at a broker that may deliver it again all the same (RabbitMQ, SQS) is forgotten, and then becomes a row again.
+    For a checkpoint that does not fit the consumer any more (it was restored, or is another one): `to` is the claim it
+    is at. Nothing can be read again that was settled; to have messages once more, `replay` them from the journal. What
+    was acked at a broker that may deliver it again all the same (RabbitMQ, SQS) is forgotten, and then becomes a row
+    again.
     """
     if isinstance(to, bool) or not isinstance(to, int) or to < 0:
         raise ValueError(f"to must be the number of a claim, 0 or more, not {to!r}")

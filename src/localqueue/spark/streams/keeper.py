@@ -27,7 +27,9 @@ class Keeper:
     out when the claim is settled.
     """
 
-    def __init__(self, store: QueueStore, leases: Callable[[], list[Lease]], timeout: float, live: Callable[[], None]) -> None:
+    def __init__(
+        self, store: QueueStore, leases: Callable[[], list[Lease]], timeout: float, live: Callable[[], None]
+    ) -> None:
         self._store = store
         self._leases = leases
         self._timeout = timeout
