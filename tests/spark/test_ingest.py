@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.ingest import ingest
 from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.sink import delivery
 from localqueue.stores.url import open_store
 
 
@@ -107,3 +109,112 @@ def test_csv_is_written_and_read_by_rfc_4180(spark: Any, url: str, tmp_path: Pat
     assert payloads(url, "bad") == []
     with pytest.raises(ValueError, match="schema is for csv and json"):
         ingest(spark, tmp_path / "out", url=url, queue="x", format="parquet", schema="a int")
+
+
+def test_a_landing_folder_is_put_file_by_file_each_once(spark: Any, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    (folder / "day=1").mkdir(parents=True)
+
+    def land(name: str, *numbers: int) -> None:
+        (folder / "day=1" / name).write_text("".join(f'{{"n": {n}}}\n' for n in numbers))
+
+    def numbers() -> list[int]:
+        return sorted(one["n"] for one in payloads(url, "q"))
+
+    land("a b.json", 1, 2)
+    land("empty.json")
+    first = ingest(spark, folder, url=url, queue="q")
+    assert (first.rows, first.files, first.known_files, first.was_there) == (2, 2, 0, False)
+    land("é.json", 3)
+    second = ingest(spark, folder, url=url, queue="q")
+    assert (second.rows, second.files, second.known_files) == (1, 1, 2)
+    assert "put 1 rows of 1 new files" in str(second) and "(2 files were put before)" in str(second)
+    assert numbers() == [1, 2, 3]
+    land("c.json", 4)
+    assert ingest(spark, f"{folder}/*/*.json", url=url, queue="q").rows == 1  # by whatever path
+    nothing = ingest(spark, folder, url=url, queue="q")
+    assert nothing.was_there and nothing.known_files == 4 and "nothing was put" in str(nothing)
+    assert ingest(spark, folder, url=url, queue="other").rows == 4  # each queue has its own
+
+    land("d.json", 5)
+    land("a b.json", 1, 2, 6)
+    with pytest.raises(ValueError, match=r"a%20b\.json has changed since it was put into queue 'q': nothing was put"):
+        ingest(spark, folder, url=url, queue="q")
+    assert numbers() == [1, 2, 3, 4]
+    assert ingest(spark, folder / "day=1" / "a b.json", url=url, queue="q", again=True).rows == 3
+    assert ingest(spark, folder, url=url, queue="q").rows == 1
+    assert numbers() == [1, 1, 2, 2, 3, 4, 5, 6]
+
+
+def test_a_table_that_changed_is_refused_as_a_whole(spark: Any, url: str, tmp_path: Path) -> None:
+    spark.range(3).write.mode("overwrite").saveAsTable("ingested")
+    try:
+        assert ingest(spark, "ingested", format="table", url=url, queue="q").rows == 3
+        assert ingest(spark, "ingested", format="table", url=url, queue="q").was_there
+        spark.range(3).write.insertInto("ingested")
+        spark.catalog.refreshTable("ingested")
+        with pytest.raises(ValueError, match="table ingested has changed since it was put"):
+            ingest(spark, "ingested", format="table", url=url, queue="q")
+    finally:
+        spark.sql("DROP TABLE ingested")
+
+
+def test_an_ingest_that_was_cut_off_anywhere_neither_loses_nor_doubles(
+    spark: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+
+    def land(name: str, text: str) -> None:
+        (folder / name).write_text(text)
+
+    def numbers() -> list[int]:
+        return sorted(one["n"] for one in payloads(url, "q"))
+
+    class Died(BaseException):
+        pass
+
+    def died(*_: Any, **__: Any) -> Any:
+        raise Died
+
+    land("a.json", '{"n": 1}\n{"n": 2}\n')
+    with monkeypatch.context() as cut, pytest.raises(Died):  # the files are taken, nothing is put
+        cut.setattr("localqueue.spark.jobs.outgoing_rows.put_rows", died)
+        ingest(spark, folder, url=url, queue="q")
+    land("a.json", '{"n": 1}\n{"n": 2')  # nothing was put: it may change
+    with pytest.raises(Exception, match="JSON"):
+        ingest(spark, folder, url=url, queue="q")
+    land("a.json", '{"n": 1}\n{"n": 2}\n')
+    with monkeypatch.context() as cut, pytest.raises(Died):  # put, and died before it could tell
+        cut.setattr("localqueue.spark.jobs.file_ledger.FileLedger.conclude", died)
+        ingest(spark, folder, url=url, queue="q")
+    assert ingest(spark, folder, url=url, queue="q").was_there
+    assert numbers() == [1, 2]
+
+    land("b.json", '{"n": 3}\n{"n": 4}\n')
+    put_rows = outgoing_rows.put_rows
+
+    def another_comes(messages: Any, place: Any, job: Any) -> Any:
+        monkeypatch.setattr("localqueue.spark.jobs.outgoing_rows.put_rows", put_rows)
+        land("c.json", '{"n": 5}\n')
+        assert ingest(spark, folder, url=url, queue="q").rows == 3
+        return put_rows(messages, place, job)
+
+    monkeypatch.setattr("localqueue.spark.jobs.outgoing_rows.put_rows", another_comes)
+    with pytest.raises(RuntimeError, match=r"another run puts .*b\.json at the same time: this one has put nothing"):
+        ingest(spark, folder, url=url, queue="q")
+    assert numbers() == [1, 2, 3, 4, 5]
+
+    land("d.json", '{"n": 6}\n{"n": 7}\n')
+    with monkeypatch.context() as cut, pytest.raises(Died):  # a pace has put the first of two
+        cut.setattr("localqueue.spark.jobs.paced_puts.MOST", 1)
+        puts = iter((None, None))
+        put = delivery.put
+        cut.setattr(
+            "localqueue.spark.sink.delivery.put", lambda *given: died() if next(puts, died) is died else put(*given)
+        )
+        ingest(spark, folder, url=url, queue="q", rate=1e6)
+    assert numbers() == [1, 2, 3, 4, 5, 6]
+    land("e.json", '{"n": 8}\n')
+    assert ingest(spark, folder, url=url, queue="q").rows == 2
+    assert numbers() == [1, 2, 3, 4, 5, 6, 7, 8]

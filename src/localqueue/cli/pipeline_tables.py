@@ -56,7 +56,8 @@ def ingest(
 ) -> None:
     """Put the rows of files or a table into a queue.
 
-    All of it is visible at once and put once: the same call again puts nothing unless the files have changed.
+    All of it is visible at once, and each file is put once: of a folder, only new files are put, and one that has
+    changed is refused.
     """
     given: dict[str, Any] = {
         "options": _pairs(option, "--option"),

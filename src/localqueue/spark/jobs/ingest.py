@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.file_errors import files_named
-from localqueue.spark.jobs.files import folder_at
+from localqueue.spark.jobs.file_ledger import FileLedger
+from localqueue.spark.jobs.ingest_source import Source, source_of
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
 from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.table_files import CSV_IN, find_format, read_table
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
@@ -33,18 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestResult:
-    """What `ingest` put: `rows` of the source, or none because it `was_there` already."""
+    """What `ingest` put: `rows` of the source, or none because it `was_there` already.
+
+    Of a path, `files` says how many files these rows are of, and `known_files` how many were put before.
+    """
 
     source: str
     queue: str
     rows: int
     was_there: bool = False
     idempotency_key: str | None = None
+    files: int = 0
+    known_files: int = 0
 
     def __str__(self) -> str:
         if self.was_there:
             return f"{self.source} was put into queue {self.queue!r} before: nothing was put (again=True puts it again)"
-        return f"put {self.rows} rows of {self.source} into queue {self.queue!r}"
+        known = f" ({self.known_files} files were put before)" if self.known_files else ""
+        of = f"{self.files} new files of {self.source}" if known else self.source
+        return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}"
 
 
 def ingest(
@@ -77,10 +81,11 @@ def ingest(
     place of the row. `key` (the dedupe key) and `ordering_key` name columns; so may `priority`, `delay` (seconds) and
     `headers`, or they are the same for all.
 
-    All of it is visible at once and put once: the same call again puts nothing, as long as no file was changed, added
-    or removed. That is known by `idempotency_key`, by default made of the path, its files, their times and the queue;
-    a DataFrame and a table without files have none by default. `again` puts everything once more. With `rate`, the
-    driver puts that many a second, slice after slice, and a call that was killed is continued by the next.
+    All of it is visible at once, and each file is put once into a queue, by whatever path it is named: a call puts the
+    files that were not put before, and refuses, naming it, one that was changed since. A Delta table and a table of the
+    catalog count as one file. A DataFrame is put once under an `idempotency_key`; given for files, it is what counts
+    and not they. `again` puts everything once more. With `rate`, the driver puts that many a second, slice
+    after slice, and a call that was killed is continued by the next.
     """
     say = progress or silent
     check_name(queue)
@@ -89,77 +94,66 @@ def ingest(
     mapped = Mapped(
         value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers
     )  # fmt: skip
-    name, rows, messages = _messages(spark, source, format, dict(options or {}), schema, mapped)
-    job = idempotency_key or (_derived(spark, name, rows, queue) if name is not None else None)
-    if again and job is not None:
-        job = f"{job} again {uuid.uuid4().hex}"
-    shown = name or "the DataFrame"
-    if rate is not None and job is None:
-        job = f"ingest {uuid.uuid4().hex}"
-    nothing = IngestResult(source=shown, queue=queue, rows=0, idempotency_key=job)
-    way = None
-    if job is not None:
-        with opened(place) as store:
-            way = way_of(store, job)
-            if ledger.read(store, ledger.for_job(job, queue)).has(0) or (way is not None and way.done):
-                return replace(nothing, was_there=True)
-    say(f"putting {shown} into queue {queue!r}")
+    found = source_of(spark, source, format, dict(options or {}), schema)
+    putting = _Putting(place, rate, say)
+    say(f"putting {found.shown} into queue {queue!r}")
     with files_named():
-        if job is not None and (rate is not None or way is not None):
-            return replace(nothing, rows=_paced(place, messages, job, rate, say))
-        return replace(nothing, rows=outgoing_rows.put_rows(messages, place, job))
+        if found.files and idempotency_key is None:
+            return putting.files(found, mapped, again)
+        return putting.whole(found, mapped, idempotency_key, again)
 
 
-def _messages(
-    spark: SparkSession,
-    source: DataFrame | str | PathLike[str],
-    format: str | None,
-    options: dict[str, str],
-    schema: StructType | str | None,
-    mapped: Mapped,
-) -> tuple[str | None, DataFrame, DataFrame]:
-    """The name of the source, its rows, and the same as messages."""
-    if not isinstance(source, str | PathLike):
-        if format is not None or options or schema is not None:
-            raise ValueError("format, options and schema are for files: a DataFrame has been read already")
-        return None, source, outgoing_rows.rows_as_messages(source, mapped)
-    name = fspath(source)
-    if format != "table":
-        format = find_format(spark, name, format)
-    if schema is not None and format not in ("csv", "json"):
-        raise ValueError(f"schema is for csv and json: {format} has types of its own")
-    if format == "table":
-        if not spark.catalog.tableExists(name):
-            raise ValueError(f"there is no table {name!r} in the catalog")
-        rows = spark.table(name)
-        return name, rows, outgoing_rows.rows_as_messages(rows, mapped)
-    if format == "json" and not options and schema is None:
-        rows = read_table(spark, name, "text")
-        return name, rows, outgoing_rows.lines_as_messages(rows.select("value"), mapped)
-    if schema is not None:
-        options = {"mode": "FAILFAST", **options}
-    if format == "csv":
-        tabs = {"sep": "\t"} if ".tsv" in name.lower() else {}
-        options = {**CSV_IN, **tabs, **options}
-    rows = read_table(spark, name, format, options, schema)
-    as_messages = outgoing_rows.text_as_messages if format == "text" else outgoing_rows.rows_as_messages
-    return name, rows, as_messages(rows, mapped)
+@dataclass(frozen=True)
+class _Putting:
+    """One call of `ingest`: where to, and how fast."""
 
+    place: Options
+    rate: float | None
+    say: Progress
 
-def _derived(spark: SparkSession, name: str, rows: DataFrame, queue: str) -> str | None:
-    """A key that changes with the files of a source; None when it has no files."""
-    files = sorted(rows.inputFiles())
-    if not files:
-        return None
-    known: dict[str, dict[str, Any]] = {}
-    told = []
-    for file in files:
-        parent, _, own = file.rpartition("/")
-        if parent not in known:
-            known[parent] = {entry.name: entry for entry in folder_at(spark, unquote(parent)).entries()}
-        entry = known[parent].get(unquote(own))
-        told.append([file, entry and entry.size, entry and entry.modified])
-    return f"ingest {hashlib.sha256(json.dumps([name, queue, told]).encode()).hexdigest()[:32]}"
+    def files(self, source: Source, mapped: Mapped, again: bool) -> IngestResult:
+        """Put the files that were not put before, and first finish what a pace has begun."""
+        queue = self.place.need_queue()
+        with opened(self.place) as store:
+            known = FileLedger(store, self.place)
+            found = known.sort(() if again else source.files)
+            fresh = list(source.files) if again else found.fresh
+            result = IngestResult(source=source.shown, queue=queue, rows=0, known_files=found.known)
+            jobs = dict(found.begun)
+            if fresh:
+                job = f"ingest {uuid.uuid4().hex}"
+                known.take(fresh, job, again=again)
+                jobs[job] = fresh
+            for job, files in jobs.items():
+                rows = self._put(source.messages(mapped, files), job)
+                known.conclude(files, job)
+                result = replace(
+                    result, rows=result.rows + rows, files=result.files + len(files), idempotency_key=job
+                )  # fmt: skip
+        return result if jobs else replace(result, was_there=True)
+
+    def whole(self, source: Source, mapped: Mapped, key: str | None, again: bool) -> IngestResult:
+        """Put everything, once for a key."""
+        queue, job = self.place.need_queue(), key
+        if job is not None and again:
+            job = f"{job} again {uuid.uuid4().hex}"
+        result = IngestResult(source=source.shown, queue=queue, rows=0, idempotency_key=job)
+        if job is not None:
+            with opened(self.place) as store:
+                way = way_of(store, job)
+                if ledger.read(store, ledger.for_job(job, queue)).has(0) or (way is not None and way.done):
+                    return replace(result, was_there=True)
+        return replace(result, rows=self._put(source.messages(mapped), job))
+
+    def _put(self, messages: DataFrame, job: str | None) -> int:
+        if job is None and self.rate is not None:
+            job = f"ingest {uuid.uuid4().hex}"
+        if job is not None:
+            with opened(self.place) as store:
+                begun = way_of(store, job) is not None
+            if begun or self.rate is not None:
+                return _paced(self.place, messages, job, self.rate, self.say)
+        return outgoing_rows.put_rows(messages, self.place, job)
 
 
 def _paced(

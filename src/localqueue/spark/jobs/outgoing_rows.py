@@ -36,7 +36,7 @@ def lines_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
     if mapped.value is not None or isinstance(mapped.headers, str):
         name = "value" if mapped.value is not None else "headers"
         raise ValueError(f"{name} can not be a column of JSON lines: read them into a DataFrame and give that")
-    lines = df.where(f.length(f.trim("value")) > 0)
+    lines = df.select("value").where(f.length(f.trim("value")) > 0)
     return _with_options(lines, f.col("value"), mapped, lambda name: f.get_json_object("value", f"$['{name}']"))
 
 
