@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -35,7 +35,9 @@ class Cluster:
 
     master: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where Spark runs, e.g. local[4] or sc://host; this machine without it."),
+        typer.Option(
+            metavar="URL", help="Where Spark runs, e.g. local[4], sc://host or sail; this machine without it."
+        ),
     ] = None
     conf: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Setting of Spark; may be repeated.")] = (
         None
@@ -121,18 +123,23 @@ def need_spark() -> None:
 @contextmanager
 def short_errors() -> Iterator[None]:
     """An error of Spark or of Java as one line; the rest are errors as any other command has them."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from localqueue.spark.java import NoJava
     from localqueue.spark.root_cause import root_cause
+    from localqueue.spark.sail import NoSail
     from localqueue.spark.task_python import WrongPython
 
+    expected: tuple[type[Exception], ...] = (PySparkException,)
+    with suppress(ImportError):  # a client without Java has no bridge to it
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        expected = (PySparkException, Py4JError)
     try:
         yield
-    except (NoJava, WrongPython) as error:
+    except (NoJava, NoSail, WrongPython) as error:
         raise CommandFailed(str(error)) from error
-    except (PySparkException, Py4JError) as error:
+    except expected as error:
         hint = ""
         if "JAVA_GATEWAY_EXITED" in str(error):
             hint = "; --spark-log FILE keeps what it said, localqueue pipeline doctor looks for the cause"

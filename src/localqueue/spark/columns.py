@@ -153,8 +153,19 @@ def spark_schema(columns: dict[str, str]) -> StructType:
     return t.StructType([t.StructField(name, kinds[kind]) for name, kind in columns.items()])
 
 
+def struct_of(schema: StructType | pa.Schema) -> StructType:
+    """The schema as Spark's own: Sail hands over that of Arrow."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    return schema if isinstance(schema, StructType) else from_arrow_schema(schema)
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of a reader with this Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # PySpark 4.1, whose timestamps are always those of UTC
+        return to_arrow_schema(schema)

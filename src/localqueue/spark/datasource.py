@@ -6,12 +6,13 @@ Spark builds this object in a process of its own for every plan, so making one h
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from localqueue.spark.columns import VIEWS, known_columns, spark_schema
+from localqueue.spark.columns import VIEWS, known_columns, spark_schema, struct_of
 from localqueue.spark.options import OptionError, Options, parse
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class LocalQueueDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import BatchReader
 
-        return BatchReader(self._as_table(), schema)
+        return BatchReader(_read_options(self._as_table(), schema), struct_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self.parsed.mode == "consume":
@@ -72,7 +73,7 @@ class LocalQueueDataSource(DataSource):
             raise OptionError('a queue can not be overwritten, only added to: use mode("append")')
         from localqueue.spark.sink.writers import BatchSink
 
-        return BatchSink(self._in_store("be written to"), schema)
+        return BatchSink(self._in_store("be written to"), struct_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if overwrite:
@@ -92,4 +93,13 @@ class RegisteredDataSource(LocalQueueDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import FilteringReader
 
-        return FilteringReader(self._as_table(), schema)
+        return FilteringReader(_read_options(self._as_table(), schema), struct_of(schema))
+
+
+def _read_options(options: Options, schema: object) -> Options:
+    """Sail, which is known by its schemas, has all tasks in one process: two SQLites there undo each other's locks."""
+    if isinstance(schema, StructType) or options.backend != "sqlite":
+        return options
+    if options.engine == "adbc":
+        raise OptionError("option 'engine' is 'adbc', which can not read SQLite on Sail: use 'auto' or 'python'")
+    return replace(options, engine="python")

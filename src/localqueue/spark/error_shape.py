@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from localqueue.spark import sail
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -46,10 +48,14 @@ def shape_of(type: str | None, message: str | None) -> str:
 
 
 def error_shape(error: Column | str) -> Column:
-    """The shape of an `error` or `last_error` column, as an expression of Spark alone."""
+    """The shape of an `error` or `last_error` column, as an expression of Spark alone; on Sail, by Python."""
+    from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
     column = F.col(error) if isinstance(error, str) else error
+    running = SparkSession.getActiveSession()
+    if running is not None and sail.runs(running):  # its patterns can not look around
+        return F.udf(shape_of, "string", useArrow=False)(column["type"], column["message"])
     text = F.coalesce(column["message"], F.lit(""))
     for pattern, put in _REPLACED:
         text = F.regexp_replace(text, pattern, put)

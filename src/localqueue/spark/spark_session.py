@@ -60,15 +60,19 @@ def session(
 
     A new one has its driver here: a Java is found, or taken from the extra, before Spark is started, a local one does
     not need the host's name, and its tasks run this Python unless another one is named. With a `master` that begins
-    with `sc://` it is a session of a Spark Connect server. `conf` are settings of Spark, for a new one. `brief` is for
-    work of seconds: its Java compiles quickly and not well, which halves what a new session costs and makes long work
-    slower.
+    with `sc://` it is a session of a Spark Connect server, and with the master `sail` one of Sail, which needs no Java.
+    `conf` are settings of Spark, for a new one. `brief` is for work of seconds: its Java compiles quickly and not well,
+    which halves what a new session costs and makes long work slower.
     """
     from pyspark.sql import SparkSession
+
+    from localqueue.spark import sail
 
     running = SparkSession.getActiveSession()
     if running is None:
         builder: Any = SparkSession.builder.appName(app_name)
+        if master == sail.MASTER:
+            master, conf = sail.start(), {**(conf or {}), sail.MARK: "true"}
         if master is not None and master.startswith("sc:"):
             builder, settings = builder.remote(master), dict(conf or {})
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from localqueue.events.event import ACKED, DEAD_LETTERED, LEASE_EXPIRED, LEASED, RELEASED
 from localqueue.events.journal import JOURNAL_TYPES
+from localqueue.spark import sail
 from localqueue.spark.error_shape import UNKNOWN
 from localqueue.spark.jobs.facts import END_TO_END, PRECISION, facts, width_for
 
@@ -40,7 +41,7 @@ def flow(events: DataFrame) -> DataFrame:
 
     rows = facts_of(events).where(F.col("type") != END_TO_END)
     counts = [_count(F.col("type") == name).alias(name) for name in JOURNAL_TYPES]
-    totals = rows.groupingSets([["queue"], []], "queue").agg(
+    totals = _by_queue_and_all(rows, "queue").agg(
         _count(F.lit(True)).alias("events"),
         *counts,
         _count(F.col("type") == LEASED).alias("deliveries"),
@@ -74,7 +75,7 @@ def latencies(events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     measured = _measured(facts_of(events))
-    return _percentiles(measured.groupingSets([["queue", "measure"], ["measure"]], "queue", "measure")).orderBy(
+    return _percentiles(_by_queue_and_all(measured, "queue", "measure")).orderBy(
         F.col("queue").asc_nulls_first(), "measure"
     )
 
@@ -101,7 +102,7 @@ def throughput(events: DataFrame, width: int | None = None) -> DataFrame:
 
     given = facts_of(events)
     rows = given.where(F.col("type") != END_TO_END).withColumn("bucket", _bucket(width or bucket_of(given)))
-    summed = rows.groupingSets([["bucket", "queue"], ["bucket"]], "bucket", "queue").agg(
+    summed = _by_queue_and_all(rows, "bucket", "queue").agg(
         *(_count(F.col("type") == name).alias(name) for name in ("enqueued", LEASED, ACKED)),
         _count(_retry()).alias("retried"),
         _count(F.col("type") == DEAD_LETTERED).alias(DEAD_LETTERED),
@@ -126,7 +127,7 @@ def retries(events: DataFrame) -> DataFrame:
 
     type = F.col("type")
     rows = facts_of(events).where((type != END_TO_END) & (F.col("attempt") > 0))
-    counted = rows.groupingSets([["queue", "attempt"], ["attempt"]], "queue", "attempt").agg(
+    counted = _by_queue_and_all(rows, "queue", "attempt").agg(
         _count(type == LEASED).alias("delivered"),
         _count(type == ACKED).alias("succeeded"),
         _count(_failure()).alias("failed"),
@@ -264,6 +265,15 @@ def _measured(rows: DataFrame) -> DataFrame:
         .where(F.col("pair.s").isNotNull())
         .select("at", "queue", "n", "rounded", F.col("pair.m").alias("measure"), F.col("pair.s").alias("seconds"))
     )
+
+
+def _by_queue_and_all(rows: DataFrame, *keys: str) -> GroupedData:
+    """Groups by the keys, of which one is the queue, and by the others alone: there the queue is NULL."""
+    from pyspark.sql import functions as F
+
+    if sail.runs(rows.sparkSession):  # which has no grouping sets of this kind
+        return rows.withColumn("queue", F.explode(F.array("queue", F.lit(None)))).groupBy(*keys)
+    return rows.groupingSets([list(keys), [key for key in keys if key != "queue"]], *keys)
 
 
 def _percentiles(groups: GroupedData) -> DataFrame:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from localqueue.spark import sail
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, still_open, told, with_past
 from localqueue.spark.jobs.progress import Progress, silent
@@ -53,6 +54,8 @@ def stream_report(
     is done; `available_now` reports what is there and ends. A batch has at most `max_events` entries. Every entry
     counts once, whatever is killed and started again with the same checkpoint.
     """
+    if sail.runs(spark):
+        sail.refuse_streams("stream_report")
     if trigger is not None and available_now:
         raise ValueError(f"trigger {trigger!r} and available_now say different things: give one of them")
     origin = ""

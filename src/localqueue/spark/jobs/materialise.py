@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from localqueue.spark import sail
 from localqueue.spark.jobs import delta_table, view_table
 from localqueue.spark.jobs.arguments import first_line
 from localqueue.spark.jobs.files import Folder, folder_at
@@ -85,6 +86,8 @@ def materialise(
     `schema`: new rows have the new fields, those that are there have NULL in them. With `rebuild` the table is built
     anew from the journal, and `archive`, under another schema, key or query, and takes the place of the old one.
     """
+    if sail.runs(spark):
+        sail.refuse_streams("materialise")
     known_format(format, VIEW_FORMATS)
     if (key is None) == (sql is None):
         raise ValueError("give either key, for the latest message of each, or sql, for an aggregate")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.options import Options
 from localqueue.spark.sink.rowjson import check_columns, column_texts
 
@@ -84,14 +85,11 @@ def as_texts(messages: DataFrame) -> DataFrame:
 
 def put_rows(messages: DataFrame, place: Options, idempotency_key: str | None) -> int:
     """Write messages to a queue through its sink; how many rows they were."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    counted = Observation()
-    writer = messages.observe(counted, f.count(f.lit(1)).alias("rows")).write.format("localqueue").mode("append")
+    counted = RowCount(messages)
+    writer = counted.rows.write.format("localqueue").mode("append")
     writer = writer.option("url", place.url).option("namespace", place.namespace).option("queue", place.need_queue())
     (writer if idempotency_key is None else writer.option("idempotencyKey", idempotency_key)).save()
-    return int(counted.get.get("rows") or 0)
+    return counted.number()
 
 
 def _column_of(df: DataFrame) -> Callable[[str], Column]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from localqueue.spark.columns import known_columns
+from localqueue.spark.columns import known_columns, struct_of
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, facts, width_for
 from localqueue.spark.jobs.progress import Progress, silent
@@ -119,7 +119,7 @@ def report(
         path = os.path.abspath(html)
         named = title or ("Journal" if queue is None else f"Queue {queue}")
         write_whole(Path(path), page(rows, title=named, source=origin, width=width).encode())
-    tables = {name: spark.createDataFrame(table) for name, table in found.items()}
+    tables = {name: spark.createDataFrame(table, struct_of(table.schema)) for name, table in found.items()}
     return Report(tables=tables, summary=summary(rows), html_path=path, _rows=rows)
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs.archive_layout import ABANDONED, WRITING
+from localqueue.spark.jobs.row_count import RowCount
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,18 +53,15 @@ def stage(df: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> St
 
 def write_files(df: DataFrame, folder: Folder, name: str, partition_by: Sequence[str] = ()) -> Staged:
     """Write a DataFrame as Parquet under a name that nothing has; nothing is left there when it fails."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    counted = Observation()
-    writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write
+    counted = RowCount(df)
+    writer = counted.rows.write
     try:
         with plain_timestamps(df.sparkSession):
             (writer.partitionBy(*partition_by) if partition_by else writer).parquet(folder.at(name))
     except BaseException:
         folder.remove(name)
         raise
-    return Staged(name, int(counted.get.get("rows") or 0))
+    return Staged(name, counted.number())
 
 
 def sweep(folder: Folder, *, now: float | None = None) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
 from localqueue.spark.jobs.files import files_in, folder_at
+from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
 
 if TYPE_CHECKING:
@@ -100,9 +101,6 @@ def write_table(
     partition_by: Sequence[str] = (),
 ) -> WrittenTable:
     """Write rows to a path. A Delta table changes in one commit; of others, a failed `overwrite` leaves a part."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     spark = df.sparkSession
     known_format(format)
     if mode not in MODES:
@@ -118,15 +116,15 @@ def write_table(
             df, folder, mode="append" if mode == "error" else mode, partition_by=partition_by
         )
         return WrittenTable(folder.uri, done.rows)
-    counted = Observation()
     if format == "csv":
         df = _flat(df)
-    writer = df.observe(counted, f.count(f.lit(1)).alias("rows")).write.mode(mode)
+    counted = RowCount(df)
+    writer = counted.rows.write.mode(mode)
     if format in ("csv", "json"):
         writer = writer.options(**_TIMES, **(_RFC_4180 if format == "csv" else {}))
     with plain_timestamps(spark):
         (writer.partitionBy(*partition_by) if partition_by else writer).format(format).save(folder.uri)
-    return WrittenTable(folder.uri, int(counted.get.get("rows") or 0))
+    return WrittenTable(folder.uri, counted.number())
 
 
 def _flat(df: DataFrame) -> DataFrame:
