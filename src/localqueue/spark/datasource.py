@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from localqueue.spark.columns import VIEWS, known_columns, spark_schema, struct_of
+from localqueue.spark import catalog_table
+from localqueue.spark.columns import struct_of
 from localqueue.spark.options import OptionError, Options, parse
+from localqueue.spark.shape import default_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -24,7 +26,13 @@ class LocalQueueDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.parsed = parse(options)
+        if "url" in options or catalog_table.is_creation(options):
+            self.parsed()  # what is wrong is said as early as it can be; a table's options may come with its schema
+
+    def parsed(self) -> Options:
+        """The options as they were given, without what a table of a catalog keeps."""
+        given = self.options
+        return parse(catalog_table.table_options(given) if catalog_table.is_creation(given) else given)
 
     @classmethod
     def name(cls) -> str:
@@ -32,55 +40,54 @@ class LocalQueueDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns when the user gives no schema."""
-        options = self.parsed
-        columns = VIEWS[options.view]
-        if options.columns is not None:
-            known = known_columns(options.view)
-            columns = {name: known[name] for name in options.columns}
-        elif not options.include_headers:
-            columns = {name: kind for name, kind in columns.items() if name != "headers"}
-        return spark_schema(columns)
+        columns = default_schema(self.parsed())
+        if catalog_table.is_creation(self.options):
+            return catalog_table.keeping(columns, catalog_table.table_options(self.options))
+        return columns if self.options else catalog_table.given_here(columns)
 
-    def _in_store(self, what: str) -> Options:
-        self.parsed.need_store(what)
-        return self.parsed
-
-    def _as_table(self) -> Options:
-        options = self._in_store("be read as a table")
+    def _to_read(self, schema: StructType) -> Options:
+        options = catalog_table.options_to_read(self.options, struct_of(schema))
+        options.need_store("be read as a table")
         if options.mode == "consume":
             raise OptionError(
                 "option 'mode' is 'consume', which is for streams: use spark.readStream, with "
                 "trigger(availableNow=True) for what is there now, or leave 'mode' out to look without taking"
             )
+        return _read_options(options, schema)
+
+    def _to_write(self, schema: StructType) -> Options:
+        options = catalog_table.options_to_write(self.options, struct_of(schema))
+        options.need_store("be written to")
         return options
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import BatchReader
 
-        return BatchReader(_read_options(self._as_table(), schema), struct_of(schema))
+        return BatchReader(self._to_read(schema), struct_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        if self.parsed.mode == "consume":
+        options = catalog_table.options_to_read(self.options, schema)
+        if options.mode == "consume":
             from localqueue.spark.streams.consume import ConsumeReader
 
-            return ConsumeReader(self.parsed, schema)
+            return ConsumeReader(options, schema)
         from localqueue.spark.streams.subscribe import SubscribeReader
 
-        return SubscribeReader(self.parsed, schema)
+        return SubscribeReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise OptionError('a queue can not be overwritten, only added to: use mode("append")')
         from localqueue.spark.sink.writers import BatchSink
 
-        return BatchSink(self._in_store("be written to"), struct_of(schema))
+        return BatchSink(self._to_write(schema), struct_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if overwrite:
             raise OptionError('a queue can not be overwritten, only added to: use outputMode("append") or "update"')
         from localqueue.spark.sink.writers import StreamSink
 
-        return StreamSink(self._in_store("be written to"), schema)
+        return StreamSink(self._to_write(schema), schema)
 
 
 class RegisteredDataSource(LocalQueueDataSource):
@@ -93,7 +100,7 @@ class RegisteredDataSource(LocalQueueDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.source.batch import FilteringReader
 
-        return FilteringReader(_read_options(self._as_table(), schema), struct_of(schema))
+        return FilteringReader(self._to_read(schema), struct_of(schema))
 
 
 def _read_options(options: Options, schema: object) -> Options:

@@ -16,7 +16,7 @@ from localqueue.brokers.url import is_broker
 from localqueue.policies._limits import LONGEST
 from localqueue.spark.columns import VIEWS, known_columns
 from localqueue.stores.address import conceal, shown
-from localqueue.stores.default import Settings, from_environment
+from localqueue.stores.default import from_environment
 from localqueue.stores.url import absolute, backend_of
 
 MODES = ("subscribe", "consume")
@@ -31,7 +31,7 @@ NAMES = (
     "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
-    "delivery", "claimStore",
+    "delivery", "claimStore", "schema",
 )  # fmt: skip
 _MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
@@ -68,6 +68,7 @@ class Options:
     idempotency_key: str | None = None
     delivery: str = "atomic"
     claim_store: str | None = field(default=None, repr=False)
+    schema: str | None = None
 
     @property
     def store_url(self) -> str:
@@ -106,14 +107,20 @@ class Options:
 def parse(given: Mapping[str, str]) -> Options:
     """The options of one reader or writer, or OptionError."""
     texts = dict(_spelled(given))
-    usual = from_environment() or Settings.of(None, None, None)
-    url = texts.get("url", usual.url)
+    usual = from_environment()
+    url = texts.get("url", None if usual is None else usual.url)
+    if url is None:
+        # The user's own file, which serves elsewhere, would be another one for each user and machine of a cluster.
+        raise OptionError(
+            'option \'url\' is missing: name the store, .option("url", "sqlite:///jobs.db"), or set LOCALQUEUE_URL in '
+            "the environment of Spark"
+        )
     at_broker = is_broker(url)
     url = url if at_broker else _store("url", url)
     view = _one_of("view", texts.get("view", "messages"), tuple(VIEWS))
     values: dict[str, Any] = {
         "url": url,
-        "namespace": _filled("namespace", texts.get("namespace")) or usual.namespace,
+        "namespace": _filled("namespace", texts.get("namespace")) or (usual.namespace if usual else "default"),
         "queue": _filled("queue", texts.get("queue")),
         "view": view,
         "mode": _one_of("mode", texts.get("mode", "subscribe"), MODES),
@@ -135,6 +142,7 @@ def parse(given: Mapping[str, str]) -> Options:
         "idempotency_key": _filled("idempotencyKey", texts.get("idempotencyKey")),
         "delivery": _one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
         "claim_store": _store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
+        "schema": _filled("schema", texts.get("schema")),
     }
     return _agreeing(Options(**values), texts)
 
@@ -144,6 +152,9 @@ def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
         raise OptionError("options 'startingOffsets' and 'startingTimestamp' both say where to begin: give one of them")
     if options.ending_at is not None and "endingOffsets" in texts:
         raise OptionError("options 'endingOffsets' and 'endingTimestamp' both say where to end: give one of them")
+    shapes = [name for name in ("columns", "schema") if name in texts]
+    if len(shapes) > 1:
+        raise OptionError(f"options {shapes[0]!r} and {shapes[1]!r} both say which columns there are: give one of them")
     if options.mode == "consume" and options.consumer is None:
         raise OptionError(
             "option 'consumer' is missing: mode 'consume' claims messages under a name that is the same after a "

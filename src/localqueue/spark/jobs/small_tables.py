@@ -33,7 +33,7 @@ def rows_here(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     # Not by ADBC: this process may have the same file open, and two SQLites in one process undo each other's locks.
     source = LocalQueueDataSource({**options, "engine": "python"})
     schema = source.schema()
-    reader = BatchReader(source.parsed, schema)
+    reader = BatchReader(source.parsed(), schema)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return as_one_part(spark, pa.Table.from_batches(batches, arrow_schema(schema)))
 

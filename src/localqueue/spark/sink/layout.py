@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -47,6 +47,7 @@ class Layout:
     options: tuple[str, ...] | None  # the option columns beside `value`, or None: the row is the payload
     has_queue: bool  # whether the writer names a queue
     is_text: bool = True  # whether `value` is JSON text already
+    unwritten: tuple[str, ...] = ()  # columns of a table that only the store fills: NULL in every row
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as checked columns of messages: `value`, and those options that any of these rows has.
@@ -55,6 +56,10 @@ class Layout:
         """
         import pyarrow as pa
 
+        for name in self.unwritten:
+            if batch.column(name).null_count < batch.num_rows:
+                raise ValueError(f"column {name!r} is filled by the store and can not be written: leave it NULL")
+        batch = batch.drop_columns(list(self.unwritten)) if self.unwritten else batch
         if self.options is None:
             return pa.record_batch({"value": pa.array(row_objects(batch), pa.large_string())})
         columns = {"value": self._values(batch.column("value"))}
@@ -77,8 +82,11 @@ class Layout:
         return pa.array(column_texts("value", column), pa.large_string())
 
 
-def layout(schema: StructType, queue: str | None) -> Layout:
-    """How to write rows of this schema, or why that can not be."""
+def layout(schema: StructType, queue: str | None, unwritten: tuple[str, ...] = ()) -> Layout:
+    """How to write rows of this schema, or why that can not be. `unwritten` are columns that must be NULL."""
+    if unwritten:
+        written = type(schema)([field for field in schema if field.name not in unwritten])
+        return replace(layout(written, queue), unwritten=unwritten)
     names = schema.fieldNames()
     if queue is not None:
         check_name(queue)

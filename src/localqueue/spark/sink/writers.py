@@ -25,9 +25,10 @@ from pyspark.sql.types import StructType
 
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
+from localqueue.spark.shape import own_columns
 from localqueue.spark.sink import ledger, staged_rows
 from localqueue.spark.sink.delivery import deliver_part, deliver_staged, finish_parts, step_of
-from localqueue.spark.sink.layout import layout
+from localqueue.spark.sink.layout import OPTION_COLUMNS, layout
 from localqueue.spark.sink.staged_rows import Chunk
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class _Write:
 class _Sink:
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
-        self.layout = layout(schema, options.queue)
+        self.layout = layout(schema, options.queue, own_columns(options, schema, frozenset({"value", *OPTION_COLUMNS})))
         self.step = step_of(options.backend, options.delivery)
 
     @property
