@@ -206,13 +206,29 @@ def _messages(messages: Sequence[NewMessage]) -> None:
         headers("headers", one)
 
 
+#: The same of settles.
+_USUAL_SETTLES: tuple[set[type], ...] = (
+    {str}, {str}, {str}, {int, type(None)}, {float, int}, {type(None)}, {int, type(None)}, {bool},
+)  # fmt: skip
+
+
+def _settles(settles: Sequence[Settle]) -> None:
+    if len(settles) >= _FEW and {*map(type, settles)} == {Settle}:
+        columns = list(zip(*settles, strict=True))
+        usual = all({*map(type, column)} <= types for column, types in zip(columns, _USUAL_SETTLES, strict=True))
+        if usual and all(-_LARGEST <= delay <= _LARGEST for delay in {*columns[4]}):
+            return
+    for one in settles:
+        _settle(one)
+
+
 def check_changes(name: str, value: Any) -> None:
     if not isinstance(value, Changes):
         raise _wrong(name, "Changes", value)
     if value.enqueue:
         _messages(value.enqueue)
-    for settle in value.settle:
-        _settle(settle)
+    if value.settle:
+        _settles(value.settle)
     for edge in value.edges:
         texts("edges", edge)
     if value.records:

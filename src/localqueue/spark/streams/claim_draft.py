@@ -19,6 +19,7 @@ class Draft(NamedTuple):
     held: list[Held]
     blobs: list[tuple[bytes, dict[str, Error]]]
     errors: dict[str, Error]
+    followers: int = 0
 
     @classmethod
     def of(cls, taken: Taken, misfits: Misfits | None, chunk_rows: Callable[[int], int]) -> Draft:
@@ -31,7 +32,7 @@ class Draft(NamedTuple):
             (encode(chunk, taken.heads), {one.id: errors[one.id] for one in chunk if one.id in errors})
             for chunk in chunked(messages, max(1, chunk_rows(len(messages))), taken.heads)
         ]
-        return cls(taken.held(), blobs, errors)
+        return cls(taken.held(), blobs, errors, len(taken.heads))
 
     def writes(self, keys: Sequence[str]) -> list[RecordWrite]:
         """The records of the chunks and of the verdicts on them."""

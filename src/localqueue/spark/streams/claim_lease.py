@@ -9,6 +9,7 @@ Given back or expired, the head is ready again and the rest is where it always w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from localqueue.errors import LeaseLost
@@ -31,6 +32,7 @@ _PAGE = 25_000
 _SCAN = 5_000
 _LOOK_THROUGH = 200_000  # blocked messages, most of which may be behind what others hold
 _TRIES = 20
+_ID, _PAYLOAD, _ATTEMPTS, _HEAD = map(attrgetter, ("id", "payload", "attempts", "head"))
 
 
 class Held(NamedTuple):
@@ -49,7 +51,7 @@ class Taken(NamedTuple):
 
     def held(self) -> list[Held]:
         if not self.heads:
-            return [Held(one.id, one.attempts) for one in self.messages]
+            return list(map(Held, map(_ID, self.messages), map(_ATTEMPTS, self.messages)))
         heads = self.heads
         return [
             Held(one.id, None, heads[one.id]) if one.id in heads else Held(one.id, one.attempts)
@@ -89,7 +91,7 @@ def _lease_up_to(store: QueueStore, request: LeaseRequest, limit: int | None) ->
         wanted = page if limit is None else min(page, limit - len(leased))
         found = store.lease(request._replace(limit=wanted))
         leased += found
-        weight += sum(len(one.payload) for one in found)
+        weight += sum(map(len, map(_PAYLOAD, found)))
         if len(found) < wanted or weight >= CLAIM_BYTES:
             break
         page = max(1, min(_PAGE, (CLAIM_BYTES - weight) * len(leased) // max(weight, 1)))
@@ -160,7 +162,10 @@ def settled(queue: str, held: Sequence[Held], errors: Mapping[str, Mapping[str, 
 
     What follows goes before its head: until that goes it is blocked, and nothing is set free in between.
     """
-    if any(one.head for one in held):
+    heads = any(map(_HEAD, held))
+    if not errors and not heads:
+        return [Settle(queue, one, "ack", token) for one, token, _ in held]
+    if heads:
         held = [*(one for one in held if one.head), *(one for one in held if not one.head)]
     return [
         Settle(queue, one.id, "dead-letter" if one.id in errors else "ack", one.token, error=errors.get(one.id))

@@ -170,16 +170,16 @@ class Claims:
         self._own()
         self._record.verify()
         taken = take_up_to(self._store, self._request, limit)
-        self._prepared = taken.held()
-        return Draft.of(taken, self._misfits, self._chunk_rows)
+        draft = Draft.of(taken, self._misfits, self._chunk_rows)
+        self._prepared = draft.held
+        return draft
 
     def write(self, draft: Draft) -> None:
         """Make the next claim of what was prepared; when nothing of it fits they are only dead letters."""
         state = self._record.state
         try:
             if draft.blobs:
-                followers = sum(one.head is not None for one in draft.held)
-                one = OpenClaim(rows=len(draft.held), at=self._store.now(), followers=followers)
+                one = OpenClaim(rows=len(draft.held), at=self._store.now(), followers=draft.followers)
                 state = state.opening(one, len(draft.blobs))
                 claim = state.claimed
                 self._record.commit(state, records=draft.writes(chunk_keys(self._record.key, claim, len(draft.blobs))))

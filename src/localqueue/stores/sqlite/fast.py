@@ -82,19 +82,20 @@ def step(
 
 def _ack(store: SQLiteQueueStore, queue: int, settles: Sequence[Settle], execute: Execute) -> list[bool]:
     """Ack those that leave nothing else to do."""
-    key_of = store.ids.key_of
     if len(settles) == 1:
         one = settles[0]
-        return [execute(sql.ACK_ONE, (key_of(one.id), queue, one.token)).rowcount > 0]
+        return [execute(sql.ACK_ONE, (store.ids.key_of(one.id), queue, one.token)).rowcount > 0]
+    keys = store.ids.keys_of([one.id for one in settles])
     by_token: dict[int | None, list[int | None]] = {}
-    for one in settles:
-        by_token.setdefault(one.token, []).append(key_of(one.id))
-    acked: set[int] = set()
-    for token, keys in by_token.items():
-        acked.update(row[0] for row in execute(sql.ACK_MANY, (json.dumps(keys), queue, token)).fetchall())
+    for one, key in zip(settles, keys, strict=True):
+        by_token.setdefault(one.token, []).append(key)
+    acked: set[int | None] = set()
+    for token, mine in by_token.items():
+        acked.update(key for (key,) in execute(sql.ACK_MANY, (json.dumps(mine), queue, token)).fetchall())
+    if len(acked) == len(settles):
+        return [True] * len(settles)
     done = []
-    for one in settles:
-        key = key_of(one.id) or 0
+    for key in keys:
         done.append(key in acked)
         acked.discard(key)  # the same message twice in one batch is acked once
     return done

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 
 from localqueue.ids import Mint
@@ -270,3 +271,20 @@ def claimed_message(
         ids.id_of(key), queue, "inflight", payload, codec, priority, token, created_at, available_at, until, by,
         from_json(last_error), failed_at, dedupe_key, ordering_key, expires_at, run_id, headers, 0, (leased,),
     )  # fmt: skip
+
+
+def claimed_messages(
+    ids: Mint, queue: str, rows: Sequence[tuple[Any, ...]], since: float, until: float, by: str | None
+) -> list[StoredMessage]:
+    """The same for the rows of `next_in_line.sql`, none with a history: column by column, since they are many."""
+    (_, _, keys, counts, payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key,
+     expires_at, run_id, last_error, failed_at, _) = zip(*rows, strict=True)  # fmt: skip
+    tokens = [count + 1 for count in counts]
+    leased = {} if by is None else {"leased_by": by}
+    history = [({"type": "leased", "at": since, "attempt": token, **leased},) for token in tokens]
+    columns = (
+        map(ids.id_of, keys), repeat(queue), repeat("inflight"), payload, codec, priority, tokens, created_at,
+        available_at, repeat(until), repeat(by), map(from_json, last_error), failed_at, dedupe_key, ordering_key,
+        expires_at, run_id, headers, repeat(0), history, repeat(0), repeat(None),
+    )  # fmt: skip
+    return list(map(StoredMessage._make, zip(*columns, strict=False)))

@@ -28,7 +28,7 @@ from localqueue.stores.sqlite import reads
 from localqueue.stores.sqlite import statements as sql
 from localqueue.stores.sqlite.errors import is_taken
 from localqueue.stores.sqlite.inserts import insert, insert_batch, insert_plain
-from localqueue.stores.sqlite.reads import claimed_message, stored_message
+from localqueue.stores.sqlite.reads import claimed_message, claimed_messages, stored_message
 from localqueue.stores.sqlite.records import with_record, write_records
 
 if TYPE_CHECKING:
@@ -386,6 +386,8 @@ class SQLiteRows:
             name = request.leased_by
             if self.execute(sql.COUNT_LEASES, (queue, name, len(rows))).fetchall() == [(len(rows),)]:  # a new one
                 self.execute(sql.FORGET_NAMES, (queue, name, rules.NAMES))
+        if request.ledger is None and not any(row[16] for row in rows):
+            return claimed_messages(self.ids, request.queue, rows, now, until, request.leased_by)
         messages = []
         for row in rows:
             key, token = row[2], row[3] + 1
