@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -571,6 +572,31 @@ class TestClaimant:
         assert claimant.advance(3, 3) == 4
         assert claimant.advance(4, 3) == 4
         assert (claimant.claims.settled, store.stats("jobs").total) == (4, 0)
+
+    def test_a_settle_that_fails_while_more_is_leased_gives_back_what_was_leased(
+        self, store: Any, claimant: Claimant, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(store, 10)
+        assert claimant.advance(0, 3) == 1
+        assert claimant._ahead is not None
+        claimant._ahead.result()
+        leased, prepare = threading.Event(), claimant.claims.prepare
+        monkeypatch.setattr(claimant.claims, "prepare", lambda limit: (prepare(limit), leased.set())[0])
+        assert claimant.advance(1, 3) == 2
+        settle = claimant.claims.settle
+
+        def refused(upto: int) -> None:
+            assert leased.wait(PATIENCE)  # it is done at the same time
+            raise ConsumerTakenOver("somebody else has it")
+
+        claimant._ahead.result()
+        leased.clear()
+        monkeypatch.setattr(claimant.claims, "settle", refused)
+        assert claimant.advance(2, 3) == 3
+        with pytest.raises(ConsumerTakenOver):
+            claimant._ahead.result(PATIENCE)
+        monkeypatch.setattr(claimant.claims, "settle", settle)
+        assert (store.stats("jobs").ready, store.stats("jobs").inflight) == (1, 6)
 
     def test_what_was_leased_ahead_is_given_back_when_the_query_stops(self, store: Any, tmp_path: Path) -> None:
         put(store, 10)

@@ -4,6 +4,7 @@ none, and the cases that each short way leaves to the engine."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -117,3 +118,55 @@ def test_a_message_twice_in_one_step_is_acked_once() -> None:
         changes = step(store, one, two, one)
         changes.strict = False
         assert store.commit(changes).settled == [True, True, False]
+
+
+@pytest.mark.parametrize("by", [None, "worker"])
+def test_many_that_are_claimed_at_once_are_what_the_store_shows_of_them(by: str | None) -> None:
+    with MemoryQueueStore() as store:
+        new = [
+            NewMessage(one, "jobs", b"\x00" if n == 1 else str(n), "c" if n == 1 else None, priority=n % 2, run_id="r",
+                       dedupe_key=f"d{n}", ordering_key=f"k{n}", ttl=900.0, headers='{"a": "b"}' if n == 2 else None)
+            for n, one in enumerate(store.mint(12))
+        ]  # fmt: skip
+        store.commit(Changes(enqueue=new))
+        store.put_batch("jobs", ["1", "2"], None)
+        leased = store.lease(LeaseRequest("jobs", 20, 30.0, by))
+        assert {one.id: one for one in leased} == {one.id: one for one in store.scan("jobs")}
+        assert len(leased) == 14
+        back = [Settle("jobs", one.id, "release", one.attempts, error={"type": "E"}) for one in leased[:1]]
+        store.commit(Changes(settle=back))
+        (again,) = store.lease(LeaseRequest("jobs", 20, 30.0, by))  # one with a history
+        assert again == store.get("jobs", again.id)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (Settle("jobs", "x", "ack", "1"), TypeError),  # type: ignore[arg-type]
+        (Settle("jobs", 1, "ack", 1), TypeError),  # type: ignore[arg-type]
+        (Settle("jobs", "x", "ack", True), TypeError),
+        (Settle("jobs", "x", "release", 1, delay=float("nan")), ValueError),
+        (Settle("jobs", "x", "release", 1, error="no"), TypeError),  # type: ignore[arg-type]
+        (("jobs", "x", "ack", 1), TypeError),
+    ],
+)
+def test_a_settle_that_can_not_be_is_found_among_many(wrong: Any, error: type[Exception]) -> None:
+    with MemoryQueueStore() as store:
+        with pytest.raises(error) as alone:
+            store.commit(Changes(settle=[wrong]))
+        many = [Settle("jobs", str(n), "ack", n) for n in range(20)]
+        with pytest.raises(error) as among:
+            store.commit(Changes(settle=[*many, wrong]))
+        assert str(alone.value) == str(among.value)
+        assert store.commit(Changes(settle=many, strict=False)).settled == [False] * 20
+
+
+def test_of_many_acks_those_that_are_not_ours_and_those_that_come_twice_are_refused() -> None:
+    with MemoryQueueStore() as store:
+        store.put_batch("jobs", ["1"] * 20, None)
+        leased = store.lease(LeaseRequest("jobs", 20, 30.0))
+        acks = [Settle("jobs", one.id, "ack", one.attempts) for one in leased]
+        stale = acks[3]._replace(token=7)
+        settled = store.commit(Changes(settle=[*acks[:3], stale, *acks[4:], acks[0]], strict=False)).settled
+        assert settled == [True] * 3 + [False] + [True] * 16 + [False]
+        assert [one.id for one in store.scan("jobs")] == [stale.id]

@@ -14,12 +14,13 @@ from localqueue.stores.port import RecordWrite
 
 class Draft(NamedTuple):
     """Messages that are held and no claim yet. `blobs` are the chunks, each with the errors of those of its messages
-    that do not fit; none when no message fits."""
+    that do not fit; none when no message fits. `keyed` if one of them has an ordering key."""
 
     held: list[Held]
     blobs: list[tuple[bytes, dict[str, Error]]]
     errors: dict[str, Error]
     followers: int = 0
+    keyed: bool = True
 
     @classmethod
     def of(cls, taken: Taken, misfits: Misfits | None, chunk_rows: Callable[[int], int]) -> Draft:
@@ -32,7 +33,7 @@ class Draft(NamedTuple):
             (encode(chunk, taken.heads), {one.id: errors[one.id] for one in chunk if one.id in errors})
             for chunk in chunked(messages, max(1, chunk_rows(len(messages))), taken.heads)
         ]
-        return cls(taken.held(), blobs, errors, len(taken.heads))
+        return cls(taken.held(), blobs, errors, len(taken.heads), any(one.ordering_key for one in messages))
 
     def writes(self, keys: Sequence[str]) -> list[RecordWrite]:
         """The records of the chunks and of the verdicts on them."""

@@ -52,6 +52,7 @@ class Claimant:
         self._keeper = Keeper(self._store, self.claims.leases, options.claim_timeout, self.claims.live)
         self._left: int | None = None
         self._aside = ThreadPoolExecutor(1, "localqueue-claims")
+        self._beside = ThreadPoolExecutor(1, "localqueue-settles")
         self._ahead: Future[Draft] | None = None
         self._look_at = self._ask_at = self._report_at = 0.0
         self._backlog, self._oldest_age = 0, 0.0
@@ -114,6 +115,7 @@ class Claimant:
     def close(self) -> None:
         """Leave the open claim as it is, since Spark may have committed its batch, and give back what is none yet."""
         self._aside.shutdown()
+        self._beside.shutdown()
         with suppress(QueueError):  # what it was will be said by whoever asks next, or nobody is left to hear it
             if self._ahead is not None:
                 self.claims.give_back(self._ahead.result())
@@ -129,12 +131,27 @@ class Claimant:
 
         def work() -> Draft:
             with _no_collection():
-                self.claims.settle(done)
-                prepared = self.claims.prepare(most)
+                if self.claims.sets_free(done):
+                    self.claims.settle(done)
+                    prepared = self.claims.prepare(most)
+                else:
+                    prepared = self._settled_meanwhile(done, most)
             self._count(len(prepared.held))
             return prepared
 
         self._ahead = self._aside.submit(work)
+
+    def _settled_meanwhile(self, done: int, most: int | None) -> Draft:
+        """Settle and prepare at the same time: while the store does the one, the other is put together."""
+        settling = self._beside.submit(self.claims.settle, done)
+        try:
+            prepared = self.claims.prepare(most)
+        finally:
+            failed = settling.exception()  # waits for it
+        if failed is not None:
+            self.claims.give_back(prepared)
+            raise failed
+        return prepared
 
     def _most(self, limit: int | None) -> int | None:
         if self._left is None:

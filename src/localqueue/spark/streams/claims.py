@@ -115,6 +115,7 @@ class Claims:
         self._loss = DataLoss(ClaimsLost, fails=fail_on_data_loss)
         self._open: dict[int, list[Held]] = {}
         self._judged: set[int] = set()
+        self._plain: set[int] = set()
         self._prepared: list[Held] = []
 
     @property
@@ -156,6 +157,11 @@ class Claims:
         else:
             self._settle(upto)
 
+    def sets_free(self, upto: int) -> bool:
+        """Whether messages may come free by settling: those behind an ordering key, or what a broker does not hand out
+        before. Otherwise the next ones may be prepared at the same time, from another thread."""
+        return self._record.state.broker or not self._plain.issuperset(range(self._record.state.settled + 1, upto + 1))
+
     def claim(self, limit: int | None) -> int:
         """Lease up to `limit` messages and make them the next claim; how many were leased.
 
@@ -185,6 +191,8 @@ class Claims:
                 self._record.commit(state, records=draft.writes(chunk_keys(self._record.key, claim, len(draft.blobs))))
                 self._open[claim] = draft.held
                 self._judged.add(claim)
+                if not draft.keyed:
+                    self._plain.add(claim)
             elif draft.held:
                 self._settle_held(draft.held, lambda: (state, draft.errors, []))
         except ConsumerTakenOver:
@@ -297,6 +305,7 @@ class Claims:
 
         lost = self._settle_held(done, what)
         self._open = {claim: held for claim, held in self._open.items() if claim > upto}
+        self._plain = {claim for claim in self._plain if claim > upto}
         if lost:
             _log.warning("%s: %d of %d leases of claim %d were lost before it was settled, and the messages are "
                          "delivered again", self._shown, lost, len(done), upto)  # fmt: skip
