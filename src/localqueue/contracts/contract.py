@@ -29,6 +29,7 @@ from localqueue.contracts.observation import ObserveContract
 from localqueue.contracts.operations import OperationsContract
 from localqueue.contracts.ordering import OrderingContract
 from localqueue.contracts.outcomes import OutcomeContract, SharedOutcomeContract
+from localqueue.contracts.pages import PageContract
 from localqueue.contracts.payloads import PayloadContract
 from localqueue.contracts.persistence import ReopenContract
 from localqueue.contracts.process_wake import ProcessWakeContract
@@ -66,6 +67,7 @@ class StoreContract(
     FanoutContract,
     RecordContract,
     BatchContract,
+    PageContract,
     RangeContract,
     OperationsContract,
     StatsContract,

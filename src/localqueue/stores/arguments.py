@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localqueue.stores.engine.row import from_json
-from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, NewMessage, RecordWrite, Settle
+from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, NewMessage, Page, RecordWrite, Settle
 
 Check = Callable[[str, Any], None]
 
@@ -171,6 +171,44 @@ def payloads(name: str, value: Any) -> None:
             payload(name, one)
 
 
+def pages(name: str, value: Any) -> None:
+    """What can be gone through again; each page is looked at in its turn, by `check_page`."""
+    if isinstance(value, Page | Iterator) or not isinstance(value, Iterable):
+        raise _wrong(name, "a list of Page, or an object that makes them each time it is gone through", value)
+
+
+def limits(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _wrong(name, "a mapping of queues to Limit", value)
+    for queue, limit in value.items():
+        text(name, queue)
+        _limit(limit)
+
+
+def check_page(page: Any) -> None:
+    """Refuse a page whose columns are not as long as its payloads, or of other types than they must be."""
+    if not isinstance(page, Page):
+        raise _wrong("pages", "a list of Page", page)
+    payloads("payload", page.payload)
+    optional(text)("codec", page.codec)
+    if isinstance(page.queue, str) and all(column is None for column in page[3:]):
+        return
+    count = len(page.payload)
+    for name, column, usual in zip(_PAGE, (page.queues, *page[3:]), _PAGE_TYPES, strict=True):
+        if column is None:
+            continue
+        if not _series(column) or len(column) != count:
+            raise _wrong(name, f"a list of {count}, one for each payload", column)
+        wrong = {*map(type, column)} - usual
+        if wrong:
+            one = next(one for one in column if type(one) in wrong)
+            raise _wrong(name, " or ".join(sorted(kind.__name__ for kind in usual)), one)
+    for delay in page.delay or ():
+        number("delay", delay)
+    for one in {*(page.headers or ())} - {None}:
+        headers("headers", one)
+
+
 _last_request: LeaseRequest | None = None  # a consumer asks for the same again and again
 
 
@@ -188,6 +226,10 @@ _USUAL: tuple[set[type], ...] = (
     {str}, {str}, {str, bytes}, _TEXT, {float, int}, {int}, _TEXT, _TEXT, _LIFE, _TEXT, _TEXT,
 )  # fmt: skip
 _FEW = 8
+
+#: The columns of a page that each message has a value of, and the types of those.
+_PAGE = ("queue", "delay", "priority", "dedupe_key", "ordering_key", "headers", "run_id")
+_PAGE_TYPES: tuple[set[type], ...] = ({str}, {float, int}, {int}, _TEXT, _TEXT, _TEXT, _TEXT)
 
 
 def _messages(messages: Sequence[NewMessage]) -> None:
@@ -236,9 +278,7 @@ def check_changes(name: str, value: Any) -> None:
     if value.lease is not None:
         request("lease", value.lease)
     if value.limits:
-        for queue, limit in value.limits.items():
-            text("limits", queue)
-            _limit(limit)
+        limits("limits", value.limits)
     if value.topics:
         numbers_by_name("topics", value.topics)
 
@@ -252,6 +292,12 @@ CHECKS: dict[str, dict[str, Check]] = {
     "renew": {"leases": leases, "timeout": number},
     "put_one": {"queue": text, "payload": payload, "codec": optional(text)},
     "put_batch": {"queue": text, "payloads": payloads, "codec": optional(text), "records": records},
+    "put_pages": {
+        "pages": pages,
+        "records": records,
+        "limits": optional(limits),
+        "topics": optional(numbers_by_name),
+    },
     "ack_one": {"queue": text, "message_id": text, "token": count},
     "get": {"queue": text, "message_id": text},
     "qsize": {"queue": text},

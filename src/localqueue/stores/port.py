@@ -26,7 +26,7 @@ Rules every store keeps, and `localqueue.contracts.StoreContract` checks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, runtime_checkable
@@ -81,6 +81,54 @@ class NewMessage(NamedTuple):
     run_id: str | None = None
     after: tuple[str, ...] = ()
     past: StoredMessage | None = None
+
+
+class Page(NamedTuple):
+    """New messages by column: `payload` has one for each, and so has every option that is not None. `queue` is the name
+    of all, or one for each."""
+
+    payload: Sequence[Payload]
+    queue: str | Sequence[str]
+    codec: str | None = None
+    delay: Sequence[float] | None = None
+    priority: Sequence[int] | None = None
+    dedupe_key: Sequence[str | None] | None = None
+    ordering_key: Sequence[str | None] | None = None
+    headers: Sequence[str | None] | None = None
+    run_id: Sequence[str | None] | None = None
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queue of each."""
+        return [self.queue] * len(self.payload) if isinstance(self.queue, str) else self.queue
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to look up for any of them."""
+        return self.dedupe_key is None and self.ordering_key is None and self.run_id is None
+
+    def columns(self, ids: Sequence[str]) -> list[Sequence[Any]]:
+        """The fields of the same as `NewMessage`, in their order."""
+        count = len(self.payload)
+        nothing: Sequence[None] = [None] * count
+        return [
+            ids, self.queues, self.payload, [self.codec] * count, self.delay or [0.0] * count,
+            self.priority or [0] * count, self.dedupe_key or nothing, self.ordering_key or nothing, nothing,
+            self.headers or nothing, self.run_id or nothing, [()] * count, nothing,
+        ]  # fmt: skip
+
+    def messages(self, ids: Sequence[str]) -> list[NewMessage]:
+        return [NewMessage(*row) for row in zip(*self.columns(ids), strict=True)]
+
+
+class Put(NamedTuple):
+    """What became of the messages of pages, and when: how many were stored (those that an overflow queue took
+    included), how many were duplicates of a live message or of one before them, and how many a full queue dropped."""
+
+    at: float
+    stored: int
+    duplicates: int = 0
+    dropped: int = 0
 
 
 class Settle(NamedTuple):
@@ -368,6 +416,21 @@ class QueueStore(Protocol):
         """Commit new messages without options, and records with them, all or none.
 
         Returns the ids in order and the time they were created.
+        """
+
+    def put_pages(
+        self,
+        pages: Iterable[Page],
+        *,
+        records: Sequence[RecordWrite] = (),
+        limits: Mapping[str, Limit] | None = None,
+        topics: Mapping[str, int] | None = None,
+    ) -> Put:
+        """Commit new messages page by page, in their order, and records before them, all or none.
+
+        It decides what a `commit` of all of them would. A store that can holds one page at a time in memory, and what
+        makes the pages may read records of the same store meanwhile. `pages` is gone through again when the transaction
+        has to begin anew, so it is a list, or an object with an `__iter__` of its own, and no iterator.
         """
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:

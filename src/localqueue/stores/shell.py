@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -13,8 +14,22 @@ from typing import Self
 from localqueue.errors import IdTaken, QueueStoreReadOnlyError
 from localqueue.ids import IdRange, Mint
 from localqueue.stores import rules
-from localqueue.stores.arguments import check_calls
-from localqueue.stores.port import Compacted, Lease, LeaseRequest, Payload, RecordWrite, StoredMessage, Transition
+from localqueue.stores.arguments import check_calls, check_page
+from localqueue.stores.port import (
+    Changes,
+    Committed,
+    Compacted,
+    Lease,
+    LeaseRequest,
+    Limit,
+    NewMessage,
+    Page,
+    Payload,
+    Put,
+    RecordWrite,
+    StoredMessage,
+    Transition,
+)
 
 SERVER_CALLS_AT_ONCE = 8
 _PROMPT = 0.1  # seconds, and a quarter of the lease: what a claim may take of it
@@ -104,6 +119,44 @@ class Shell(ABC):
                 return IdRange(self.ids, keys), at
             except IdTaken:  # another process minted one of these keys
                 continue
+
+    def put_pages(
+        self,
+        pages: Iterable[Page],
+        *,
+        records: Sequence[RecordWrite] = (),
+        limits: Mapping[str, Limit] | None = None,
+        topics: Mapping[str, int] | None = None,
+    ) -> Put:
+        self._require_writable()
+        while True:
+            try:
+                return self._put_pages(pages, records, limits or {}, topics or {})
+            except IdTaken:  # another process minted one of these keys
+                continue
+
+    def _put_pages(
+        self,
+        pages: Iterable[Page],
+        records: Sequence[RecordWrite],
+        limits: Mapping[str, Limit],
+        topics: Mapping[str, int],
+    ) -> Put:
+        """All of them in one commit, for a store that has nothing better."""
+        messages: list[NewMessage] = []
+        for page in pages:
+            check_page(page)
+            messages += page.messages(self.mint(len(page.payload)))
+        changes = Changes(enqueue=messages, records=records, limits=limits, topics=topics)
+        done = self.commit(changes).enqueued
+        found = Counter(one.outcome for one in done)
+        at = done[0].at if done else self.now()
+        return Put(at, found["stored"] + found["diverted"], found["duplicate"], found["dropped"])
+
+    @abstractmethod
+    def now(self) -> float: ...
+    @abstractmethod
+    def commit(self, changes: Changes) -> Committed: ...
 
     def _whole(self, messages: list[StoredMessage], request: LeaseRequest, began: float) -> list[StoredMessage]:
         """What was claimed by a call that began then, by the monotonic clock. One that waited on the server after it

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from localqueue.stores.arguments import check_page
 from localqueue.stores.engine import arrivals, batch, leases
 from localqueue.stores.engine.dependencies import add_edges
 from localqueue.stores.engine.order import tell_ids, with_newer_ids
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed, Enqueued
+from localqueue.stores.port import Changes, Committed, Enqueued, Limit, Page, Put, RecordWrite
 from localqueue.stores.wiring import Wiring
 
 
@@ -32,6 +36,34 @@ def _apply(unit: Unit, changes: Changes, enqueued: list[Enqueued] | None) -> Com
     versions = unit.write_records(changes.records)
     leased = leases.lease(unit, changes.lease, settle_all=True) if changes.lease is not None else None
     return Committed(enqueued, settled, leased or [], versions)
+
+
+def put_pages(
+    unit: Unit,
+    pages: Iterable[Page],
+    records: Sequence[RecordWrite],
+    limits: Mapping[str, Limit],
+    topics: Mapping[str, int],
+    admit: Callable[[Unit, Page], None],
+) -> Put:
+    """Records first, so that what is refused costs little, and one page after the other."""
+    arrivals.check_topics(unit, Changes(topics=topics))
+    unit.write_records(records)
+    stored = duplicates = dropped = 0
+    for page in pages:
+        check_page(page)
+        if not page.payload:
+            continue
+        admit(unit, page)
+        done = batch.land_page(unit, page, limits)
+        if done is None:
+            ids = unit.rows.ids.take(len(page.payload))
+            found = Counter(one.outcome for one in apply(unit, Changes(page.messages(ids), limits=limits)).enqueued)
+            done = found["stored"] + found["diverted"], found["duplicate"]
+            dropped += found["dropped"]
+        stored, duplicates = stored + done[0], duplicates + done[1]
+        unit.turn_page()
+    return Put(unit.now, stored, duplicates, dropped)
 
 
 def prefetch(unit: Unit, changes: Changes) -> None:

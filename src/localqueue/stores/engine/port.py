@@ -81,15 +81,18 @@ class Graph(NamedTuple):
 
 class Batch(NamedTuple):
     """New messages with nothing but keys and times, and the key and the state of each. `queues` has their numbers,
-    `columns` the same messages by their fields, in the order of `NewMessage`."""
+    `columns` the messages by their fields, in the order of `NewMessage`; their ids are what the keys say."""
 
     keys: Sequence[int]
     states: Sequence[int]
-    messages: Sequence[NewMessage]
     queues: Mapping[str, int]
     now: float
     columns: Sequence[Sequence[Any]]
     graph: Graph | None = None
+
+    @property
+    def messages(self) -> Iterator[NewMessage]:
+        return (NewMessage(*row) for row in zip(*self.columns, strict=True))
 
     def inserts(self) -> Iterator[Insert]:
         """The same, one by one, for a store that has no shorter way to write them."""

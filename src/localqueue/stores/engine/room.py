@@ -66,6 +66,12 @@ class Room:
                 self._oldest[queue].append(row.key)
                 self._latest[queue] = row.available_at
 
+    def grow(self, queue: int, by: int) -> None:
+        """So many came at once."""
+        if queue in self._loads:
+            self._loads[queue] += by
+        self._oldest.pop(queue, None)
+
     def forget(self, queue: int) -> None:
         """A message of the queue changes its state."""
         self._loads.pop(queue, None)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from localqueue.events.journal import JournalEvent
 from localqueue.stores import rules
 from localqueue.stores.engine import operations, pieces
-from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.commit import apply, put_pages
 from localqueue.stores.engine.row import CODE, DEAD
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Lease, NewMessage, Payload, RecordWrite, Settle
+from localqueue.stores.port import Changes, Lease, Limit, NewMessage, Page, Payload, Put, RecordWrite, Settle
 from localqueue.stores.shell import Shell
 
 T = TypeVar("T")
@@ -82,6 +82,19 @@ class EngineStore(Shell):
             return keys if first is None else range(first, first + len(keys)), unit.now
 
         return self._write(work)
+
+    def _put_pages(
+        self,
+        pages: Iterable[Page],
+        records: Sequence[RecordWrite],
+        limits: Mapping[str, Limit],
+        topics: Mapping[str, int],
+    ) -> Put:
+        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, self._admit_page))
+
+    def _admit_page(self, unit: Unit, page: Page) -> None:
+        """Called inside of the transaction before a page is put, for a store that has to look at the room it needs, or
+        to lock something first."""
 
     def renew(self, leases: Sequence[Lease], *, timeout: float) -> list[float | None]:
         return self._write(lambda unit: operations.renew(unit, leases, timeout))

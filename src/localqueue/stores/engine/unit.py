@@ -169,6 +169,12 @@ class Unit:
         for row in writes.updates.values():
             row.before = None
 
+    def turn_page(self) -> None:
+        """Write what was decided so far, and forget the rows: the store has them as they are now."""
+        self.flush()
+        for known in (self._known, self.holders, self.heads, self._behind, self._blocked, self._edges, self._new_edges):
+            known.clear()
+
     # who holds what
 
     def holder(self, queue: int, dedupe_key: str) -> Row | None:

@@ -28,6 +28,7 @@ from localqueue.stores.port import (
     Committed,
     Compacted,
     LeaseRequest,
+    Page,
     Payload,
     Record,
     RecordWrite,
@@ -160,6 +161,9 @@ class LMDBQueueStore(EngineStore):
         self._require_usable()
         self._environment.room.admit(size_of_batch(payloads))
         return super()._put_batch(queue, keys, payloads, codec, records)
+
+    def _admit_page(self, unit: Unit, page: Page) -> None:
+        self._environment.room.admit(size_of_batch(page.payload))
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         acks = Changes(settle=(Settle(queue, message_id, "ack", token),), strict=False)

@@ -8,13 +8,14 @@ more to do (a timer has passed, an ack sets something free) it changes nothing, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from localqueue.errors import IdTaken, QueueStoreUnavailableError
 from localqueue.ids import IdRange
 from localqueue.stores import refusals, rules
 from localqueue.stores.clock import ServerClock
+from localqueue.stores.engine.commit import put_pages
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.row import CODE, READY
 from localqueue.stores.engine.unit import Unit
@@ -25,8 +26,11 @@ from localqueue.stores.port import (
     Enqueued,
     Lease,
     LeaseRequest,
+    Limit,
     NewMessage,
+    Page,
     Payload,
+    Put,
     RecordWrite,
     Settle,
     StoredMessage,
@@ -55,6 +59,10 @@ from localqueue.stores.steps import Steps
 
 _NOTHING_OF_A_LEDGER = (None, None, None)
 _NO_CLAIM = LeaseRequest("", 0)
+
+
+class _NotPlain(Exception):
+    """There is something to decide about the messages of a page."""
 
 
 def is_put(changes: Changes) -> bool:
@@ -211,6 +219,30 @@ class FastPaths(Writer):
             return unit.now
 
         return keys, self._write(work)
+
+    def _put_pages(
+        self,
+        pages: Iterable[Page],
+        records: Sequence[RecordWrite],
+        limits: Mapping[str, Limit],
+        topics: Mapping[str, int],
+    ) -> Put:
+        """Nothing is decided about the queues of plain pages, so nobody waits for them. What locks the others need is
+        known when they are read: the transaction begins anew with those that somebody has."""
+
+        def plain(unit: Unit, page: Page) -> None:
+            if not page.is_plain:
+                raise _NotPlain
+
+        def keyed(unit: Unit, page: Page) -> None:
+            rows_of(unit).lock_for(page, limits)
+
+        if not limits and not topics:
+            try:
+                return self._write(lambda unit: put_pages(unit, pages, records, {}, {}, plain), locked=False)
+            except _NotPlain:
+                pass
+        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, keyed))
 
     def _put(self, messages: Sequence[NewMessage]) -> Committed:
         keys = [key for key in self.ids.keys_of([one.id for one in messages]) if key is not None]

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from localqueue.stores import rules
-from localqueue.stores.engine.port import Batch, Insert, KeyTaken
+from localqueue.stores.engine.port import Batch, Insert
 from localqueue.stores.port import STATES
 from localqueue.stores.postgres.reads import raw_or_none, raw_payloads
 
@@ -44,8 +44,6 @@ def batch_columns(batch: Batch) -> dict[str, Sequence[Any]]:
     """The columns of a batch that are not what they are by default."""
     now, count = batch.now, len(batch.keys)
     _, names, payloads, codecs, delays, priorities, dedupe_keys, ordering_keys, lives, headers, *_ = batch.columns
-    if not _is_empty(dedupe_keys) and len({*dedupe_keys, None}) <= count - dedupe_keys.count(None):
-        raise KeyTaken  # perhaps only in another queue, which the ordinary way finds out
     data, are_text = raw_payloads(payloads)
     columns: dict[str, Sequence[Any]] = {
         "key": batch.keys,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from localqueue.stores.port import Changes
+from localqueue.stores.port import Changes, Limit, Page
 
 #: In the order in which all take them, and whether others may share each.
 Locks = Sequence[tuple[int, bool]]
@@ -36,6 +36,16 @@ def guest_locks_of(namespace: int, changes: Changes) -> Locks:
     wanted.update((run_lock(namespace, one.run_id), True) for one in changes.enqueue if one.run_id is not None)
     wanted.update((topic_lock(namespace, topic), True) for topic in changes.topics)
     return _in_order(wanted)
+
+
+def page_locks(namespace: int, page: Page, limits: Mapping[str, Limit]) -> list[int]:
+    """The locks that a page of messages takes, none of them shared."""
+    spare = [limit.overflow_queue for limit in limits.values() if limit.overflow_queue is not None]
+    names = {page.queue} if isinstance(page.queue, str) else set(page.queue)
+    keyed = [] if page.dedupe_key is None and page.ordering_key is None else [*names, *spare]
+    return sorted(
+        {_number(namespace, "keys", queue) for queue in keyed} | {_number(namespace, "room", one) for one in limits}
+    )
 
 
 def run_lock(namespace: int, name: str) -> int:

@@ -20,10 +20,10 @@ from localqueue.stores import refusals, rules
 from localqueue.stores.engine.port import Batch, Found, Insert, Key, Run, Wanted, Writes
 from localqueue.stores.engine.row import Row, to_json
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, RecordWrite, StoredMessage
+from localqueue.stores.port import HISTORY_LIMIT, LeaseRequest, Limit, Page, RecordWrite, StoredMessage
 from localqueue.stores.postgres.inserts import COLUMNS, COPY_FROM, batch_columns, message_columns
 from localqueue.stores.postgres.libpq import Packed, array, copied
-from localqueue.stores.postgres.locks import Locks, run_lock, topic_lock
+from localqueue.stores.postgres.locks import Locks, page_locks, run_lock, topic_lock
 from localqueue.stores.postgres.notify import Changed, queue_token, record_token, run_token
 from localqueue.stores.postgres.reads import claimed_message, raw, raw_or_none, stored_message
 
@@ -99,6 +99,7 @@ class PostgresRows:
         self._runs: set[int] = set()  # the runs among them
         self.new_names: dict[int, str] = {}
         self._gone: set[int] = set()
+        self._locked: set[int] = set()  # of what pages need
         self._above: dict[int, list[int]] = {}  # what messages wait for, as far as it was looked up
         self._unsent: list[tuple[str, Sequence[Any]]] = []
 
@@ -221,6 +222,13 @@ class PostgresRows:
         ((got,),) = self.ask_for("SELECT pg_try_advisory_xact_lock(1819373160, $1::int)", (lock,))
         if not got:
             raise Anew(locks=[(lock, False)])
+
+    def lock_for(self, page: Page, limits: Mapping[str, Limit]) -> None:
+        """Keep others from putting with keys into the queues of a page, and into the room that is counted."""
+        for lock in page_locks(self.store.namespace_id, page, limits):
+            if lock not in self._locked:
+                self._await_guests(lock)
+                self._locked.add(lock)
 
     def queue_name(self, queue: int) -> str:
         name = self.new_names.get(queue) or self.store.queue_names.get(queue)

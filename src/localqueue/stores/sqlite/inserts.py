@@ -68,10 +68,13 @@ def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
         _one_if_alike, batch.columns
     )
     state = _one_if_alike(batch.states)
-    keys = range(batch.keys[0], batch.keys[0] + count)
-    key: Any = keys if [*keys] == batch.keys else batch.keys
+    key: Any = batch.keys
+    if not isinstance(key, range):
+        keys = range(key[0], key[0] + count)
+        key = keys if [*keys] == [*key] else [*key]
     queue = _derived(count, batch.queues.__getitem__, names)
-    available_at = _derived(count, lambda delay: now + delay, delays)
+    plain = state == READY and delays == 0 and ordering_key is None
+    available_at = None if plain else _derived(count, lambda delay: now + delay, delays)
     expires_at = _derived(count, lambda life: None if life is None else now + life, lives)
     due_at = _derived(count, _due_at, state, available_at, expires_at)
     columns = {

@@ -11,13 +11,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from localqueue.errors import QueueStoreFullError, QueueStoreMissingError
 from localqueue.ids import Mint
 from localqueue.stores import fork, rules
-from localqueue.stores.engine.commit import apply
+from localqueue.stores.engine.commit import apply, put_pages
 from localqueue.stores.engine.leases import lease
 from localqueue.stores.engine.order import newer_keys
 from localqueue.stores.engine.unit import Unit
@@ -28,7 +28,10 @@ from localqueue.stores.port import (
     Compacted,
     Lease,
     LeaseRequest,
+    Limit,
+    Page,
     Payload,
+    Put,
     RecordWrite,
     Settle,
     StoredMessage,
@@ -253,6 +256,31 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
             return under, unit.now
 
         return self._put(size_of_batch(payloads), work)
+
+    def _put_pages(
+        self,
+        pages: Iterable[Page],
+        records: Sequence[RecordWrite],
+        limits: Mapping[str, Limit],
+        topics: Mapping[str, int],
+    ) -> Put:
+        """How much it is turns out on the way: each page asks for the room of all up to it, inside the transaction."""
+        if self.path == ":memory:":
+            pages = list(pages)  # which may come out of the one connection that there is
+        for _ in range(2):
+            size = 0
+
+            def admit(unit: Unit, page: Page) -> None:
+                nonlocal size
+                size += size_of_batch(page.payload)
+                self._writer.require_room(size)
+
+            try:
+                return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, admit))
+            except QueueStoreFullError as error:
+                full = error
+                self._writer.make_room(size)
+        raise full
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:
         key = self.ids.key_of(message_id)
