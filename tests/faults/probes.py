@@ -21,6 +21,7 @@ from localqueue.stores.port import (
     LeaseRequest,
     Limit,
     NewMessage,
+    Page,
     RecordWrite,
     Settle,
     Subscriptions,
@@ -198,6 +199,13 @@ def put_one(store: Any, known: Known) -> None:
 def put_batch(store: Any, known: Known) -> None:
     ids, _ = store.put_batch("jobs", ["a", "b"], None, records=[RecordWrite("kind", "key", b"mine", 0)])
     assert [message.id for message in store.scan("jobs")] == list(ids)
+
+
+@probe
+def put_pages(store: Any, known: Known) -> None:
+    done = store.put_pages([Page(["a", "b"], "jobs", dedupe_key=["d", "e"], ordering_key=["k", "k"])])
+    assert (done.stored, done.duplicates) == (2, 0)
+    assert [message.payload for message in store.scan("jobs")] == ["a", "b"]
 
 
 @probe

@@ -18,7 +18,7 @@ _PLAIN: dict[str, Any] = {
     "count": 1, "queue": "jobs", "payload": "x", "codec": None, "message_id": "0" * 32, "token": 1, "parts": 2,
     "run_id": "run", "kind": "kind", "key": "key", "keys": ["key"], "topic": "topic", "subscriber": "one",
     "older_than": 1e9, "state": "dead", "worker_id": "worker", "payloads": ["x"], "leases": [], "timeout": 1.0,
-    "queues": ["jobs"], "limits": {"jobs": 1}, "changes": Changes(), "request": LeaseRequest("jobs"),
+    "queues": ["jobs"], "limits": {"jobs": 1}, "changes": Changes(), "request": LeaseRequest("jobs"), "pages": [],
 }  # fmt: skip
 
 

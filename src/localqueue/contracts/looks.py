@@ -13,7 +13,7 @@ from localqueue.contracts.picture import picture
 from localqueue.contracts.steps import PATIENCE, Background, new, override, put, put_many, take
 from localqueue.errors import QueueStoreMissingError, QueueStoreReadOnlyError
 from localqueue.message import QueueStats
-from localqueue.stores.port import Changes, Lease, LeaseRequest, QueueStore, RecordWrite, Settle
+from localqueue.stores.port import Changes, Lease, LeaseRequest, Page, QueueStore, RecordWrite, Settle
 
 OpenStore = Callable[..., QueueStore]
 
@@ -49,6 +49,7 @@ _WRITES: dict[str, Callable[[QueueStore, dict[str, str]], object]] = {
     "put_one": lambda store, ids: store.put_one("jobs", "x", None),
     "put_one into a new queue": lambda store, ids: store.put_one("new", "x", None),
     "put_batch": lambda store, ids: store.put_batch("jobs", ["x", "y"], None),
+    "put_pages": lambda store, ids: store.put_pages([Page(["x", "y"], "jobs", dedupe_key=["a", "b"])]),
     "commit of a put": lambda store, ids: store.commit(Changes(enqueue=[new(store, ordering_key="k")])),
     "commit of a settle": lambda store, ids: store.commit(Changes(settle=[Settle("jobs", ids["leased"], "ack", 1)])),
     "commit of a record": lambda store, ids: store.commit(Changes(records=[RecordWrite("k", "3", b"")])),

@@ -68,6 +68,10 @@ class Side:
             if operation.options.get("records"):
                 self._note_versions()
             return at
+        if operation.verb == "put_pages":
+            self._know_pages()
+            if operation.options["records"]:
+                self._note_versions()
         if operation.verb == "lease":
             return {"leased": plain(result, self._labels)}
         if operation.verb == "commit":
@@ -104,6 +108,13 @@ class Side:
     def _know(self, label: str, message_id: str) -> None:
         self._ids[label] = message_id
         self._labels[message_id] = label
+
+    def _know_pages(self) -> None:
+        """Those of pages tell nobody their ids: they are found by their payloads."""
+        for queue in QUEUES:
+            for message in self.store.scan(queue):
+                if message.id not in self._labels:
+                    self._know(str(message.payload)[1:], message.id)
 
     def _expected(self, write: RecordWrite) -> int | None:
         known = self._versions.get(write.key, [])

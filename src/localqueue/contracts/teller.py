@@ -19,6 +19,7 @@ from localqueue.stores.port import (
     LeaseRequest,
     Limit,
     NewMessage,
+    Page,
     RecordWrite,
     Settle,
 )
@@ -72,6 +73,7 @@ class Teller:
             self._put_batch_with_options: 8,
             self._put_one: 4,
             self._put_batch: 3,
+            self._put_pages: 4,
             self._put_diamond: 3,
             self._publish: 2,
             self._lease: 20,
@@ -176,6 +178,20 @@ class Teller:
         return Operation(
             "put_batch", (self._queue(), [f"b{one}" for one in labels], None), {"records": records}, labels
         )
+
+    def _put_pages(self, known: Situation) -> Operation:
+        records = [self._record()] if self._chance(0.2) else []
+        pages = [self._page(known) for _ in range(self._random.randint(1, 3))]
+        return Operation("put_pages", (pages,), {"records": records, "limits": self._limits(0.3)})
+
+    def _page(self, known: Situation) -> Page:
+        """Options of some messages, by columns; what says nothing of any is left out. The payload tells the label."""
+        queue = self._one((None, self._queue()))
+        new = [self._new(known, queue, self._one((0.0, 0.4))) for _ in range(self._random.randint(1, 4))]
+        names = ("delay", "priority", "dedupe_key", "ordering_key", "headers", "run_id")
+        columns = {name: [getattr(one, name) for one in new] for name in names}
+        given: dict[str, Any] = {name: values for name, values in columns.items() if any(values)}
+        return Page([f"g{one.id}" for one in new], queue or [one.queue for one in new], **given)
 
     def _put_diamond(self, known: Situation) -> Operation:
         run = self._one((None, *RUNS))

@@ -76,6 +76,14 @@ def _land(
     numbers = list(map(queues.__getitem__, names))
     guarded = rows.guards_dedupe_keys
     while True:
+        if not guarded:
+            unit.fetch(
+                Wanted(
+                    holders=set(_pairs(numbers, dedupe_keys)),
+                    heads=set(_pairs(numbers, ordering_keys)),
+                    newest=max(given or (0,)),
+                )
+            )
         duplicates = _duplicates(unit, numbers, dedupe_keys, guarded)
         if duplicates is None or (duplicates and given is not None and len(set(given)) < len(given)):
             return None
@@ -161,7 +169,6 @@ def _duplicates(
             return {}
         holders: dict[Key, Row | None] = {}
     else:
-        unit.fetch(Wanted(holders=different))
         holders = unit.holders
         held = [row for key in different if (row := holders.get(key)) is not None]
         if any(is_outlived(unit, row) for row in held):
