@@ -63,6 +63,64 @@ def test_rows_of_a_file_become_messages_that_are_processed_triaged_and_reported(
     assert Path(report["html"]).exists() and report["flow"][0]["enqueued"] == 6
 
 
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_a_job_without_anything_to_do_is_told_from_work_and_a_wrong_name_from_both(
+    spark: Any, store: Any, tmp_path: Path
+) -> None:
+    """Exit code 3 and `changed` false for nothing to do, 1 and what there is for a wrong name."""
+    with PersistentQueue[Any]("jobs", store=store) as queue:
+        queue.put({"n": 1})
+    done = pipeline("archive", "kept", "--queue", "jobs").json
+    assert (done["changed"], done["rows"]) == (True, 1)
+    for again in (("archive", "kept", "--queue", "jobs"), ("export", "dead", "--view", "dead", "--queue", "jobs")):
+        idle = run("pipeline", *again)
+        assert (idle.code, idle.json["changed"]) == (3, False), idle.err
+    assert run("pipeline", "archive", "kept", "--queue", "jobs", "--no-json").out.endswith("nothing to do\n")
+    nobody = run("pipeline", "triage", "replay", "jobs", "--where", "attempts > 99")
+    assert (nobody.code, nobody.json["changed"]) == (3, False)
+
+    for wrong in (
+        ("archive", "other", "--queue", "jbos"),
+        ("export", "other", "--queue", "jbos"),
+        ("triage", "groups", "jbos"),
+        ("triage", "audit", "jbos"),
+        ("process", "jbos", "os:getpid"),
+        ("report", "--queue", "jbos"),
+    ):
+        ran = run("pipeline", *wrong)
+        assert (ran.code, ran.out) == (1, ""), wrong
+        assert "there is no queue 'jbos' in namespace 'default'" in ran.err and "there are 'jobs'" in ran.err
+    assert not (tmp_path / "other").exists()
+    shape = run("pipeline", "triage", "sample", "jobs", "KeyError: <s>")
+    assert shape.code == 1 and "has the shape 'KeyError: <s>': the queue has none" in shape.err
+
+
+@pytest.mark.timeout(300)  # the first of a run also starts the session
+def test_a_command_that_looks_where_there_is_no_store_says_so_and_makes_none(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ("export", "out"),
+        ("archive", "out"),
+        ("report",),
+        ("report-live", "--checkpoint", "c", "--output", "live", "--available-now"),
+        ("compact", "--key", "k", "--path", "out"),
+        ("materialise", "jobs", "view", "--key", "k"),
+        ("process", "jobs", "os:getpid"),
+        ("replay", "sqlite:///none/jobs.db", "--to", "other"),
+        ("triage", "groups", "jobs"),
+        ("triage", "replay", "jobs", "--where", "true"),
+        ("triage", "discard", "jobs", "--id", "a" * 32),
+        ("triage", "audit", "jobs"),
+    ):
+        ran = run("pipeline", *words, "--store", "sqlite:///none/jobs.db")
+        assert (ran.code, ran.out) == (1, ""), (words, ran.err)
+        assert "there is no store at 'sqlite:///" in ran.err, (words, ran.err)
+        assert not (tmp_path / "none").exists(), words
+
+
 @contextmanager
 def interrupted_when(seen: Callable[[], bool]) -> Iterator[None]:
     """Ctrl-C for what runs inside, as soon as the thing is seen; after a while in any case."""

@@ -13,6 +13,7 @@ from localqueue.stores.address import conceal
 OK = 0
 NEGATIVE = 1
 MISTAKE = 2
+NOTHING = 3  # of a job that may be run again and again: it had nothing to do
 CLOSED_PIPE = 141  # what a shell reports for a program ended by SIGPIPE
 
 

@@ -9,7 +9,7 @@ import typer
 from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import moment_of, show_result
+from localqueue.cli.pipeline_results import moment_of, need_queue, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
 
@@ -36,7 +36,7 @@ def archive(
     prune: Annotated[bool, typer.Option("--prune", help="Remove from the journal what is archived.")] = False,
     older_than: Annotated[str | None, typer.Option(help="With --prune: only what is so old, such as 7d.")] = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Append to an archive what is new.
 
     Each entry of the journal is in it once, also when this was killed; call it again for what came since.
@@ -44,6 +44,8 @@ def archive(
     age = None if older_than is None else seconds_of(older_than, "--older-than")
     there = where(place)
     with cluster.session() as spark:
+        if queue is not None:
+            need_queue(queue, **there)
         from localqueue.spark.jobs.archive import archive as run
 
         result = run(
@@ -59,7 +61,9 @@ def archive(
             progress=teller(progress),
             **there,
         )
-    show_result(out, result)
+    return show_result(
+        out, result, changed=bool(result.rows or result.merged or result.pruned), there=there, queue=queue
+    )
 
 
 def replay(
@@ -82,7 +86,7 @@ def replay(
     again: Annotated[bool, typer.Option("--again", help="Also what was replayed before.")] = False,
     source_namespace: Annotated[str | None, typer.Option(help="Namespace of the source.")] = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Put messages of the past once more.
 
     Those that were put in a window of a journal or an archive go into the store that --store names. The same call
@@ -111,4 +115,4 @@ def replay(
             progress=teller(progress),
             **there,
         )
-    show_result(out, result)
+    return show_result(out, result, changed=(result.matched if dry_run else result.put) > 0, there=there)

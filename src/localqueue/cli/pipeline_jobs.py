@@ -11,7 +11,7 @@ from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NEGATIVE, OK, say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import plain
+from localqueue.cli.pipeline_results import plain, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, where
 from localqueue.cli.place import Place
 
@@ -70,7 +70,7 @@ def process(
         list[str] | None, typer.Option(metavar="FILE", help="Python file or zip to send to the tasks; may be repeated.")
     ] = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Run the workers of a queue as tasks of Spark.
 
     They call the function for each message, which is acked when it returns. SIGTERM or Ctrl-C lets handlers finish; a
@@ -99,7 +99,8 @@ def process(
             **there,
             **options,
         )
-    out.facts(_summary(result, with_tasks=out.as_json))
+    changed = result.processed + result.failed > 0
+    return show_result(out, _summary(result, with_tasks=out.as_json), changed=changed, there=there, queue=queue)
 
 
 def _tell(stats: QueueStats) -> None:

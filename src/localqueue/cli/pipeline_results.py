@@ -9,19 +9,39 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from localqueue.cli.durations import seconds_of
-from localqueue.cli.errors import Mistake
+from localqueue.cli.errors import NOTHING, OK, CommandFailed, Mistake
 from localqueue.cli.output import Output, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def show_result(out: Output, result: Any) -> None:
-    """What a job did: all its facts as JSON, or its own sentence."""
-    if out.as_json:
-        out.data(plain(result))
+def show_result(out: Output, result: Any, *, changed: bool, there: Mapping[str, Any], queue: str | None = None) -> int:
+    """What a job did: all its facts as JSON with `changed`, or its own sentence; the exit code.
+
+    A job that had nothing to do, because there is no queue of this name at all, fails instead.
+    """
+    if not changed and queue is not None:
+        need_queue(queue, **there)
+    facts = plain(result)
+    if out.as_json or isinstance(result, Mapping):
+        out.data({**facts, "changed": changed}) if out.as_json else out.facts(facts)
     else:
         write(str(result))
+    if not changed and not out.as_json:
+        write("nothing to do")
+    return OK if changed else NOTHING
+
+
+def need_queue(queue: str, url: str, namespace: str) -> None:
+    """Fail, naming what there is, unless the store is there and has a queue of this name."""
+    from localqueue.stores.url import open_store
+
+    with open_store(url, namespace=namespace, read_only=True) as store:
+        names, where = sorted(store.queues()), store.url
+    if queue not in names:
+        there = f"there are {', '.join(map(repr, names))}" if names else "it has none"
+        raise CommandFailed(f"there is no queue {queue!r} in namespace {namespace!r} of {where!r}: {there}")
 
 
 def plain(value: Any) -> Any:

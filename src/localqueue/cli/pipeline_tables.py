@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from localqueue.cli.command import add
-from localqueue.cli.errors import Mistake
+from localqueue.cli.errors import OK, Mistake
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import show_result
+from localqueue.cli.pipeline_results import need_queue, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
 from localqueue.cli.place import Place
 
@@ -53,7 +53,7 @@ def ingest(
     again: Annotated[bool, typer.Option("--again", help="Put everything once more.")] = False,
     rate: Annotated[float | None, typer.Option(help="Messages a second at most.")] = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Put the rows of files or a table into a queue.
 
     All of it is visible at once, and each file is put once: of a folder, only new files are put, and one that has
@@ -85,7 +85,7 @@ def ingest(
             **given,
             **there,
         )
-    show_result(out, result)
+    return show_result(out, result, changed=result.rows > 0, there=there)
 
 
 def export(
@@ -101,10 +101,12 @@ def export(
         str | None, typer.Option("--where", metavar="SQL", help="Only the rows for which this holds.")
     ] = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Write messages, events or counts to files."""
     there = where(place)
     with cluster.session() as spark:
+        if queue is not None:
+            need_queue(queue, **there)
         from localqueue.spark.jobs.export import export as run
 
         result = run(
@@ -118,7 +120,7 @@ def export(
             progress=teller(progress),
             **there,
         )
-    show_result(out, result)
+    return show_result(out, result, changed=result.rows > 0, there=there, queue=queue)
 
 
 def compact(
@@ -142,7 +144,7 @@ def compact(
     partial: Partial = False,
     idempotency_key: OnceKey = None,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Keep the latest message of every key."""
     there = where(place)
     with cluster.session() as spark:
@@ -165,7 +167,7 @@ def compact(
             progress=teller(progress),
             **there,
         )
-    show_result(out, result)
+    return show_result(out, result, changed=result.keys > 0, there=there, queue=topic if source is None else None)
 
 
 def materialise(
@@ -186,7 +188,7 @@ def materialise(
     partial: Partial = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build it anew, with another schema or query.")] = False,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Keep a table up to date with a queue.
 
     It goes on where it stopped, up to what the journal has now, or with --follow for ever.
@@ -215,8 +217,9 @@ def materialise(
             **there,
         )
         if not isinstance(result, MaterialiseResult):
-            return out.facts({"path": path, "last_batch": follow(result)})
-    show_result(out, result)
+            out.facts({"path": path, "last_batch": follow(result)})
+            return OK
+    return show_result(out, result, changed=result.batches > 0, there=there, queue=queue)
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

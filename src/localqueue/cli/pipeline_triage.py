@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localqueue.cli.command import add
-from localqueue.cli.errors import Mistake
+from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.messages import Delay, QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import rows_of
+from localqueue.cli.pipeline_results import need_queue, rows_of, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
 
@@ -52,8 +52,12 @@ def sample(
     """Show the latest dead letters of a shape."""
     with _triage(queue, place, cluster) as found:
         rows = rows_of(found.sample(shape, limit))
+        known = [] if rows else [row["shape"] for row in rows_of(found.groups())]
+    if not rows:
+        there = f"there are {', '.join(map(repr, known))}" if known else "the queue has none"
+        raise CommandFailed(f"no dead letter of queue {queue!r} has the shape {shape!r}: {there}")
     shown = [{**row, "error": (row["last_error"] or {}).get("message")} for row in rows]
-    out.rows(shown, ("id", "attempts", "failed_at", "error", "value"), "no dead letters of this shape")
+    out.rows(shown, ("id", "attempts", "failed_at", "error", "value"), "none")
 
 
 def replay(
@@ -68,11 +72,11 @@ def replay(
     delay: Delay = 0.0,
     dry_run: DryRun = False,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Return dead letters to delivery with a fresh attempt budget."""
     chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        _show(out, found.replay(**chosen, to=to, delay=delay, dry_run=dry_run, progress=teller(progress)))
+        return _show(out, place, found.replay(**chosen, to=to, delay=delay, dry_run=dry_run, progress=teller(progress)))
 
 
 def discard(
@@ -85,11 +89,11 @@ def discard(
     id: Ids = None,
     dry_run: DryRun = False,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Remove dead letters for good."""
     chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        _show(out, found.discard(**chosen, dry_run=dry_run, progress=teller(progress)))
+        return _show(out, place, found.discard(**chosen, dry_run=dry_run, progress=teller(progress)))
 
 
 def audit(
@@ -115,10 +119,10 @@ def resume(
     cluster: Cluster,
     out: Output,
     progress: Progress = False,
-) -> None:
+) -> int:
     """Finish a replay or discard that was cut off."""
     with _triage(queue, place, cluster, needs_spark=False) as found:
-        _show(out, found.resume(entry, progress=teller(progress)))
+        return _show(out, place, found.resume(entry, progress=teller(progress)))
 
 
 def _chosen(shape: str | None, condition: str | None, ids: list[str] | None) -> dict[str, Any]:
@@ -127,8 +131,9 @@ def _chosen(shape: str | None, condition: str | None, ids: list[str] | None) -> 
     return {"shape": shape, "where": condition, "ids": ids or None}
 
 
-def _show(out: Output, entry: AuditEntry) -> None:
-    out.facts(entry.as_dict())
+def _show(out: Output, place: Place, entry: AuditEntry) -> int:
+    changed = (entry.selected if entry.state == "dry run" else entry.done) > 0
+    return show_result(out, entry.as_dict(), changed=changed, there=where(place))
 
 
 @contextmanager
@@ -137,7 +142,9 @@ def _triage(queue: str, place: Place, cluster: Cluster, *, needs_spark: bool = T
 
     there = where(place)
     if not needs_spark:
+        need_queue(queue, **there)
         yield triage(None, queue=queue, **there)
         return
     with cluster.session() as spark:
+        need_queue(queue, **there)
         yield triage(spark, queue=queue, **there)

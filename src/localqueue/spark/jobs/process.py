@@ -117,6 +117,8 @@ def process(
     ends_after = _seconds(until)
     _check_handler(handler)
     count = parallelism(spark) if workers is None else _at_least_one(workers)
+    with opened(options, read_only=True):
+        pass  # a worker of a store that is not there would make one, and find it empty
     with opened(options) as store:
         _check_worker(store, queue, lease_timeout, worker_options)
         plan = Plan(
