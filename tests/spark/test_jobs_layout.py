@@ -153,9 +153,10 @@ def test_a_moment_needs_its_zone() -> None:
 
 
 def test_a_rate_sets_the_size_of_slices() -> None:
-    assert [len(part) for part in slices(range(10), 16)] == [4, 4, 2]
-    assert [len(part) for part in slices(range(1_500), None)] == [1_000, 500]
-    assert [len(part) for part in slices(range(2), 0.5)] == [1, 1]
+    rows = [(2 * n, n) for n in range(7_000)]
+    assert [(last, len(part)) for last, part in slices(rows[:10], 16)] == [(6, 4), (14, 4), (18, 2)]
+    assert [(last, len(part)) for last, part in slices(rows, None)] == [(9_998, 5_000), (13_998, 2_000)]
+    assert [part for _, part in slices(rows[:2], 0.5)] == [[0], [1]]
     with pytest.raises(ValueError, match="rate must be"):
         check_rate(0)
 
@@ -173,8 +174,9 @@ class Clock:
 
 def putter(store: Any, queue: str, fail_at: int | None = None) -> Any:
     def put(rows: Any, records: Any) -> int:
-        if fail_at is not None and fail_at in rows:
+        if rows and fail_at is not None and fail_at in rows:
             raise OSError("the machine went down")
+        rows = rows or ()
         ids = store.mint(len(rows)) if rows else []
         new = [NewMessage(id=one, queue=queue, payload=str(row)) for one, row in zip(ids, rows, strict=True)]
         store.commit(Changes(enqueue=new, records=records))
@@ -188,7 +190,7 @@ def test_messages_are_put_no_faster_than_the_rate() -> None:
     with MemoryQueueStore() as store:
         rows = [(n, n) for n in range(1, 101)]
         put = put_paced(
-            store, Way(key="k", last=100), rows, putter(store, "q"), rate=20, clock=clock, sleep=clock.sleep
+            store, Way(key="k", last=100), slices(rows, 20), putter(store, "q"), rate=20, clock=clock, sleep=clock.sleep
         )
         assert put == store.qsize("q") == 100
     assert clock.now == pytest.approx(95 / 20)
@@ -200,13 +202,13 @@ def test_a_job_that_died_goes_on_behind_its_last_slice() -> None:
     with MemoryQueueStore() as store:
         with pytest.raises(OSError, match="went down"):
             put_paced(
-                store, Way(key="k", last=100), rows, putter(store, "q", fail_at=42), rate=20, clock=clock,
+                store, Way(key="k", last=100), slices(rows, 20), putter(store, "q", fail_at=42), rate=20, clock=clock,
                 sleep=clock.sleep,
             )  # fmt: skip
         way = way_of(store, "k")
         assert way is not None
         assert (way.through, way.last, way.done) == (40, 100, False)
-        put_paced(store, way, rows[way.through :], putter(store, "q"))
+        put_paced(store, way, slices(rows[way.through :], None), putter(store, "q"))
         assert sorted(int(one.payload) for one in store.scan("q")) == list(range(1, 101))
         done = way_of(store, "k")
         assert done is not None
@@ -223,5 +225,5 @@ def test_of_two_runs_of_a_job_one_is_refused_and_puts_nothing_more() -> None:
             yield from ((n, n) for n in range(2, 3_000))
 
         with pytest.raises(RuntimeError, match="another run of 'k'"):
-            put_paced(store, way, rows(), putter(store, "q"))
+            put_paced(store, way, slices(rows(), None), putter(store, "q"))
         assert store.qsize("q") == 0

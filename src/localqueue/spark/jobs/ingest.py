@@ -15,7 +15,7 @@ from localqueue.spark.jobs.file_ledger import FileLedger
 from localqueue.spark.jobs.ingest_source import Source, source_of
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
-from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, slices, way_of
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
@@ -173,7 +173,7 @@ def _paced(
             return [ledger.read(store, ledger.for_job(job, queue)).finished(0)]
 
         return put_paced(
-            store, way, _numbered(messages.orderBy(*order), way.through), putting.put,
+            store, way, slices(_numbered(messages.orderBy(*order), way.through), rate), putting.put,
             rate=rate, closing=closing, progress=say,
         )  # fmt: skip
 
@@ -195,9 +195,10 @@ class _Ingester:
         self._layout = layout(messages.schema, queue)
         self._schema = arrow_schema(messages.schema)
 
-    def put(self, rows: Sequence[Any], records: Sequence[RecordWrite]) -> int:
+    def put(self, rows: Sequence[Any] | None, records: Sequence[RecordWrite]) -> int:
         import pyarrow as pa
 
+        rows = rows or ()
         given = [row.asDict() for row in rows]
         batch = pa.RecordBatch.from_pylist(given, schema=self._schema)
         table = pa.Table.from_batches([self._layout.messages(batch)]) if rows else None

@@ -10,7 +10,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -21,10 +21,11 @@ from localqueue.stores.port import QueueStore, RecordWrite
 
 KIND = "spark-paced"
 #: Messages in one transaction, and how many seconds' worth of them when there is a rate.
-MOST = 1_000
+MOST = 5_000
 SECONDS = 0.25
 
 T = TypeVar("T")
+Taken = TypeVar("Taken", bound=Sized)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +64,24 @@ def check_rate(rate: float | None) -> float | None:
     return rate
 
 
-def slices(rows: Iterable[T], rate: float | None) -> Iterator[list[T]]:
-    """The rows in slices that fit the rate."""
-    size = MOST if rate is None else max(1, min(MOST, round(rate * SECONDS)))
+def slice_of(rate: float | None) -> int:
+    """How many messages go together at a rate."""
+    return MOST if rate is None else max(1, min(MOST, round(rate * SECONDS)))
+
+
+def slices(rows: Iterable[tuple[int, T]], rate: float | None) -> Iterator[tuple[int, list[T]]]:
+    """Numbered rows in slices that fit the rate, each with the number of its last."""
+    size = slice_of(rate)
     source = iter(rows)
     while taken := list(islice(source, size)):
-        yield taken
+        yield taken[-1][0], [row for _, row in taken]
 
 
 def put_paced(
     store: QueueStore,
     way: Way,
-    rows: Iterable[tuple[int, T]],
-    put: Callable[[Sequence[T], Sequence[RecordWrite]], int],
+    slices: Iterable[tuple[int, Taken]],
+    put: Callable[[Taken | None, Sequence[RecordWrite]], int],
     *,
     rate: float | None = None,
     closing: Callable[[], Sequence[RecordWrite]] = tuple,
@@ -83,15 +89,15 @@ def put_paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Put rows, each with its number, in ascending order of the numbers; how many were put.
+    """Put slices of rows, each with the number of its last, in ascending order of the numbers; how many were put.
 
-    `put` commits a slice with the records and says how many of it were stored. `closing` gives what else is written
-    when all is done.
+    `put` commits a slice, or None for no rows, with the records and says how many of it were stored. `closing` gives
+    what else is written when all is done.
     """
     writer = uuid.uuid4().hex
     begun, seen, stored, told_at = clock(), 0, 0, clock()
 
-    def forward(way: Way, taken: Sequence[T], records: Sequence[RecordWrite]) -> tuple[Way, int]:
+    def forward(way: Way, taken: Taken | None, records: Sequence[RecordWrite]) -> tuple[Way, int]:
         try:
             count = put(taken, [way.record(writer), *records])
             found = _read(store, way.key)
@@ -102,16 +108,16 @@ def put_paced(
         return found[0], count
 
     if way.version == 0:
-        way, _ = forward(way, (), ())
-    for taken in slices(rows, rate):
+        way, _ = forward(way, None, ())
+    for through, taken in slices:
         wait = begun + seen / rate - clock() if rate is not None else 0.0
         if wait > 0:
             sleep(wait)
-        way, count = forward(replace(way, through=taken[-1][0]), [row for _, row in taken], ())
+        way, count = forward(replace(way, through=through), taken, ())
         seen += len(taken)
         stored += count
         if clock() - told_at >= 5.0:
             told_at = clock()
             progress(f"put {seen} messages")
-    forward(replace(way, done=True), (), closing())
+    forward(replace(way, done=True), None, closing())
     return stored

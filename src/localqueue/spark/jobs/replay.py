@@ -6,28 +6,28 @@ import hashlib
 import json
 import operator
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from localqueue.errors import IdTaken
-from localqueue.queue.drafts import encode_headers
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.arguments import moment, where_sql
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
-from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, way_of
+from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, slice_of, way_of
 from localqueue.spark.jobs.progress import Progress, silent
+from localqueue.spark.jobs.replay_pages import journal_pages, replayable
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.stores.address import shown as shown_address
-from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
+from localqueue.stores.port import QueueStore, RecordWrite
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _SAMPLE = 5
@@ -135,8 +135,9 @@ def replay(
         way = way or Way(key=key, last=found["last_seq"] or 0)
         say(f"replaying {found['matched']} messages into {target}")
         putting = _Replayer(store, place.queue)
-        rows = rows.where(f"seq > {way.through} and seq <= {way.last}").orderBy("seq")
-        stored = put_paced(store, way, _numbered(rows), putting.put, rate=rate, progress=say)
+        rows = rows.where(f"seq > {way.through} and seq <= {way.last}")
+        slices = ((batch["seq"][-1].as_py(), batch) for batch in replayable(rows, slice_of(rate)))
+        stored = put_paced(store, way, slices, putting.put, rate=rate, progress=say)
         return ReplayResult(**result, put=stored, duplicates=putting.duplicates, unreadable=putting.unreadable)
 
 
@@ -220,12 +221,6 @@ def _derived(source: str | PathLike[str], *window: Any) -> str:
     return f"replay {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _numbered(rows: DataFrame) -> Iterator[tuple[int, Any]]:
-    names = ("seq", "queue", "value", "payload", "codec", "headers", "priority", "dedupe_key", "ordering_key")
-    for row in rows.select(*names).toLocalIterator(prefetchPartitions=True):
-        yield row["seq"], row
-
-
 class _Replayer:
     """Rows of the journal as new messages, and what became of them."""
 
@@ -235,29 +230,9 @@ class _Replayer:
         self.duplicates = 0
         self.unreadable = 0
 
-    def put(self, rows: Sequence[Any], records: Sequence[RecordWrite]) -> int:
-        readable = [row for row in rows if row["value" if row["codec"] is None else "payload"] is not None]
-        while True:
-            ids = self._store.mint(len(readable)) if readable else []
-            try:
-                messages = [self._message(new, row) for new, row in zip(ids, readable, strict=True)]
-                done = self._store.commit(Changes(enqueue=messages, records=records)).enqueued
-            except IdTaken:
-                continue
-            break
-        duplicates = sum(one.outcome == "duplicate" for one in done)
-        self.unreadable += len(rows) - len(readable)
-        self.duplicates += duplicates
-        return len(done) - duplicates
-
-    def _message(self, new: str, row: Any) -> NewMessage:
-        return NewMessage(
-            id=new,
-            queue=self._queue or row["queue"],
-            payload=row["value"] if row["codec"] is None else bytes(row["payload"]),
-            codec=row["codec"],
-            priority=row["priority"] or 0,
-            dedupe_key=row["dedupe_key"],
-            ordering_key=row["ordering_key"],
-            headers=encode_headers(row["headers"]) if row["headers"] else None,
-        )
+    def put(self, rows: pa.RecordBatch | None, records: Sequence[RecordWrite]) -> int:
+        pages = [] if rows is None else list(journal_pages(rows, self._queue))
+        done = self._store.put_pages(pages, records=records)
+        self.unreadable += (0 if rows is None else len(rows)) - sum(len(page.payload) for page in pages)
+        self.duplicates += done.duplicates
+        return done.stored
