@@ -188,6 +188,35 @@ def test_a_message_that_failed_a_query_is_a_dead_letter_when_it_is_restarted_wit
     assert store.stats("jobs").dead == 1
 
 
+def test_a_batch_that_always_fails_ends_in_dead_letters_and_the_progress_tells_where_and_how_far(
+    spark: Any, place: Place, store: Any, tmp_path: Path
+) -> None:
+    put(store, 3)
+    options = {"mode": "consume", "consumer": "etl", "maxAttempts": "2", "maxOffsetsPerTrigger": "2"}
+    frame = stream(spark, place, **options)
+    batches: Rows = {}
+
+    def collect(frame: Any, batch: int) -> None:
+        batches[batch] = frame.collect()
+        if numbers({0: batches[batch]})[:1] == [0]:
+            raise ValueError("poison")
+
+    runs = []
+    for _ in range(3):
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(collect)
+        query = writer.trigger(availableNow=True).start()
+        wait_for(lambda query=query: not query.isActive)
+        runs.append((query.exception() is None, len(batches[0])))
+    assert runs == [(False, 2), (False, 2), (True, 0)]
+    assert numbers(batches) == [2]
+    assert {one.last_error["type"] for one in store.scan("jobs", state="dead")} == {"AttemptsExhausted"}
+    assert (store.stats("jobs").dead, store.stats("jobs").total) == (2, 2)
+    reports = [json.loads(one.sources[0].latestOffset or "null") for one in query.recentProgress]
+    told = [one for one in reports if one is not None]  # the batch that was begun again has none
+    assert told[-1]["backlog"] == 0
+    assert {(one["store"], one["queue"], one["consumer"]) for one in told} == {(store.url, "jobs", "etl")}
+
+
 def test_a_copied_checkpoint_and_a_missing_journal_are_said(
     spark: Any, place: Place, store: Any, tmp_path: Path
 ) -> None:
