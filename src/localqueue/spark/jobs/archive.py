@@ -13,6 +13,7 @@ from localqueue.spark.jobs.files import Folder, files_in, folder_at, reader_of
 from localqueue.spark.jobs.journal_rows import journal_rows, need_journal, place_of, reader, utc_date
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format
+from localqueue.spark.lineage import path_of, queue_of, told
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 
@@ -56,6 +57,7 @@ class ArchiveResult:
         return text
 
 
+@told(reads=queue_of, writes=path_of)
 def archive(
     spark: SparkSession,
     *,

@@ -16,6 +16,7 @@ from localqueue.spark.jobs.outgoing_rows import put_rows
 from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.lineage import origin_of, path_of, queue_of, told
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class CompactResult:
         return f"wrote the latest value of {self.keys} keys to {self.target}"
 
 
+@told(reads=origin_of, writes=lambda given: path_of(given) or queue_of(given))
 def compact(
     spark: SparkSession,
     source: DataFrame | str | PathLike[str],

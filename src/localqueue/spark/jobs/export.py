@@ -12,6 +12,7 @@ from localqueue.spark.jobs.journal_rows import place_of, reader
 from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.lineage import path_of, queue_of, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ class ExportResult:
         return f"wrote {self.rows} rows of {self.view} to {self.path} as {self.format}"
 
 
+@told(reads=queue_of, writes=path_of)
 def export(
     spark: SparkSession,
     *,

@@ -17,6 +17,7 @@ from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
 from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, slices, way_of
 from localqueue.spark.jobs.progress import Progress, silent
+from localqueue.spark.lineage import origin_of, queue_of, told
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
@@ -51,6 +52,7 @@ class IngestResult:
         return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}"
 
 
+@told(reads=origin_of, writes=queue_of)
 def ingest(
     spark: SparkSession,
     source: DataFrame | str | PathLike[str],

@@ -19,6 +19,7 @@ from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, write_files
 from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at
+from localqueue.spark.lineage import path_of, queue_of, told
 from localqueue.spark.options import Options
 from localqueue.spark.spark_session import is_remote
 
@@ -48,6 +49,7 @@ class MaterialiseResult:
         return f"{self.path} ({self.format}) is up to date after {self.batches} batches"
 
 
+@told(reads=queue_of, writes=path_of)
 def materialise(
     spark: SparkSession,
     *,

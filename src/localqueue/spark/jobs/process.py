@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from localqueue.queue import PersistentQueue
 from localqueue.spark.jobs import process_leash as leash
 from localqueue.spark.jobs.process_task import SCHEMA, Plan, reports
+from localqueue.spark.lineage import queue_of, told
 from localqueue.spark.options import OptionError, parse
 from localqueue.spark.place import opened
 from localqueue.spark.spark_session import is_remote
@@ -85,6 +86,7 @@ class ProcessResult:
         return self.processed / self.seconds if self.seconds else 0.0
 
 
+@told(reads=queue_of)
 def process(
     spark: SparkSession,
     *,

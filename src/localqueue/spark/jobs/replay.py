@@ -20,6 +20,7 @@ from localqueue.spark.jobs.journal_rows import journal_rows, place_of
 from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, slice_of, way_of
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.replay_pages import journal_pages, replayable
+from localqueue.spark.lineage import origin_of, queue_of, told
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.stores.address import shown as shown_address
@@ -75,6 +76,7 @@ class ReplayResult:
         return "\n".join(lines)
 
 
+@told(reads=origin_of, writes=lambda given: queue_of({**given, "queue": given.get("to") or given.get("queue")}))
 def replay(
     spark: SparkSession,
     *,

@@ -18,6 +18,7 @@ from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import duration, moment, number, share
 from localqueue.spark.jobs.small_tables import SMALL, as_one_part, at_hand, computed, rows_here
+from localqueue.spark.lineage import path_of, queue_of, told
 from localqueue.spark.options import OptionError, Options, parse
 from localqueue.spark.place import opened
 
@@ -54,6 +55,7 @@ class Report:
         return self._rows[name]
 
 
+@told(reads=lambda given: queue_of(given) or path_of(given, "events"), writes=lambda given: path_of(given, "html"))
 def report(
     spark: SparkSession,
     url: str | None = None,
