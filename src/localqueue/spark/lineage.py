@@ -127,11 +127,11 @@ class _Teller:
         from openlineage.client import event_v2 as events
         from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset
 
-        facets = {}
+        facets: dict[str, Any] = {}
         if error is not None:
             text = f"{type(error).__name__}: {error}"
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(text, "python")
-        counted = {}
+        counted: dict[str, Any] = {}
         if rows is not None:
             counted["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rows)
         try:
