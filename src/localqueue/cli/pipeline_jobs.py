@@ -11,7 +11,7 @@ from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NEGATIVE, OK, say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import plain, show_result
+from localqueue.cli.pipeline_results import need_queue, plain, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, where
 from localqueue.cli.place import Place
 
@@ -86,6 +86,8 @@ def process(
     with cluster.session() as spark:
         from localqueue.spark.jobs.process import process as run
 
+        if ends == "empty":  # else it may wait for a queue that is to come
+            need_queue(queue, **there)
         if py_file:
             spark.addArtifacts(*py_file, pyfile=True)
         result = run(
@@ -100,7 +102,7 @@ def process(
             **options,
         )
     changed = result.processed + result.failed > 0
-    return show_result(out, _summary(result, with_tasks=out.as_json), changed=changed, there=there, queue=queue)
+    return show_result(out, _summary(result, with_tasks=out.as_json), changed=changed, there=there)
 
 
 def _tell(stats: QueueStats) -> None:
