@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localqueue.spark.jobs import outgoing_rows
+from localqueue.spark.jobs.expectations import enforce
 from localqueue.spark.jobs.ingest import ingest
 from localqueue.spark.jobs.table_files import write_table
 from localqueue.spark.sink import delivery
@@ -218,3 +219,73 @@ def test_an_ingest_that_was_cut_off_anywhere_neither_loses_nor_doubles(
     land("e.json", '{"n": 8}\n')
     assert ingest(spark, folder, url=url, queue="q").rows == 2
     assert numbers() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+RULES = {"positive amount": "amount > 0", "known city": "city IN ('Oslo', 'Lima')"}
+
+
+def dead(url: str, queue: str) -> dict[int, str]:
+    with open_store(url) as store:
+        found = [one for one in store.scan(queue) if one.state == "dead"]
+    assert all(one.last_error and one.last_error["type"] == "ExpectationFailed" for one in found)
+    return {json.loads(one.payload)["n"]: (one.last_error or {})["message"] for one in found}
+
+
+def test_rows_that_fail_an_expectation_are_dead_letters_with_the_name_of_the_rule(
+    spark: Any, url: str, tmp_path: Path
+) -> None:
+    lines = [(1, 5, "Oslo"), (2, -5, "Oslo"), (3, 1, "Rome"), (4, None, "Rome"), (5, 2, "Lima")]
+    texts = [json.dumps({"n": n, "amount": amount, "city": city}) for n, amount, city in lines]
+    (tmp_path / "a.json").write_text("\n".join(texts))
+    failed = {2: "positive amount", 3: "known city", 4: "positive amount; known city"}
+    for queue, given in {"whole": {}, "paced": {"rate": 1e6}, "keyed": {"key": "n", "priority": 2}}.items():
+        result = ingest(spark, tmp_path / "a.json", url=url, queue=queue, expect=RULES, **given)
+        assert (result.rows, result.rejected, result.failed) == (2, 3, {"positive amount": 2, "known city": 2})
+        assert str(result).endswith("; 3 rows became dead letters (positive amount: 2, known city: 2)")
+        assert dead(url, queue) == failed
+        assert ingest(spark, tmp_path / "a.json", url=url, queue=queue, expect=RULES).was_there
+    with open_store(url) as store:
+        assert (store.stats("whole").ready, store.stats("whole").dead) == (2, 3)
+    for name, rule, said in (
+        ("amount", "amont > 0", "rule 'amount': where 'amont > 0' is not a condition over the columns"),
+        ("a;b", "true", "must not be empty or have a semicolon"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ingest(spark, tmp_path / "a.json", url=url, queue="x", expect={name: rule})
+
+
+def test_consumed_rows_that_fail_an_expectation_are_dead_letters_of_the_commit(
+    spark: Any, url: str, tmp_path: Path
+) -> None:
+    rows = [(n, n - 3, "Oslo") for n in range(10)]
+    ingest(spark, spark.createDataFrame(rows, "n long, amount long, city string"), url=url, queue="q")
+    stream = spark.readStream.format("localqueue").option("url", url).option("queue", "q").option("mode", "consume")
+    typed = stream.option("consumer", "etl").schema("n long, amount long, city string, _id string").load()
+    runs: list[Any] = []
+    refused: list[str] = []
+
+    def batch(frame: Any, number: int) -> None:
+        if not runs:
+            try:
+                enforce(frame, RULES, url=url, queue="q", consumer="other")
+            except ValueError as error:
+                refused.append(str(error))
+        checked = enforce(frame, RULES, url=url, queue="q", consumer="etl")
+        runs.append((checked.rejected, checked.failed, sorted(row.n for row in checked.rows.collect())))
+        assert dead(url, "q") == {}
+        if len(runs) == 1:
+            raise RuntimeError("cut off")
+
+    def run() -> Any:
+        query = typed.writeStream.foreachBatch(batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return query.trigger(availableNow=True).start()
+
+    with pytest.raises(Exception, match="cut off"):
+        run().awaitTermination()
+    run().awaitTermination()
+    assert runs[0] == (4, {"positive amount": 4, "known city": 0}, [4, 5, 6, 7, 8, 9])
+    assert runs[1] == (0, {"positive amount": 0, "known city": 0}, [4, 5, 6, 7, 8, 9])  # those have their verdict
+    assert len(refused) == 1 and "are in no open claim of consumer 'other' of queue 'q'" in refused[0]
+    assert dead(url, "q") == dict.fromkeys(range(4), "positive amount")
+    with open_store(url) as store:
+        assert store.stats("q").total == 4

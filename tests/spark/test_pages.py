@@ -25,7 +25,15 @@ def a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def in_folder(code: str, folder: Path) -> str:
     """The code with its relative names in a folder of the test: the JVM has a directory of its own."""
-    for name in ("sqlite:///shop.db", '"shop.db"', '"arrived"', '"consumed"', '"checkpoint-1"', '"checkpoint-2"'):
+    for name in (
+        "sqlite:///shop.db",
+        '"shop.db"',
+        '"arrived"',
+        '"consumed"',
+        '"checkpoint-1"',
+        '"checkpoint-2"',
+        '"checkpoint-3"',
+    ):
         inner = name.strip('"').removeprefix("sqlite:///")
         full = f"sqlite:///{folder}/{inner}" if name.startswith("sqlite") else f'"{folder}/{inner}"'
         code = code.replace(name, full)

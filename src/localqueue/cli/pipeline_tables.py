@@ -49,6 +49,10 @@ def ingest(
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header of all messages; may be repeated.")
     ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SQL", help="A row that fails this is a dead letter; may be repeated."),
+    ] = None,
     idempotency_key: OnceKey = None,
     again: Annotated[bool, typer.Option("--again", help="Put everything once more.")] = False,
     rate: Annotated[float | None, typer.Option(help="Messages a second at most.")] = None,
@@ -62,6 +66,7 @@ def ingest(
     given: dict[str, Any] = {
         "options": _pairs(option, "--option"),
         "headers": _pairs(header, "--header") or None,
+        "expect": _pairs(expect, "--expect") or None,
         "priority": _number(priority, int),
         "delay": _number(delay, float),
     }

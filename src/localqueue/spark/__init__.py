@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from localqueue.spark.jobs.archive import archive as archive
     from localqueue.spark.jobs.archive import read_archive as read_archive
     from localqueue.spark.jobs.compact import compact as compact
+    from localqueue.spark.jobs.expectations import enforce as enforce
     from localqueue.spark.jobs.export import export as export
     from localqueue.spark.jobs.ingest import ingest as ingest
     from localqueue.spark.jobs.live_report import stream_report as stream_report
@@ -39,6 +40,7 @@ _HOMES = {
     "consumer": "localqueue.spark.streams.consumers",
     "consumers": "localqueue.spark.streams.consumers",
     "doctor": "localqueue.spark.checkup",
+    "enforce": "localqueue.spark.jobs.expectations",
     "export": "localqueue.spark.jobs.export",
     "forget_consumer": "localqueue.spark.streams.consumers",
     "ingest": "localqueue.spark.jobs.ingest",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs import outgoing_rows
+from localqueue.spark.jobs.expectations import rejections
 from localqueue.spark.jobs.file_errors import files_named
 from localqueue.spark.jobs.file_ledger import FileLedger
 from localqueue.spark.jobs.ingest_source import Source, source_of
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 class IngestResult:
     """What `ingest` put: `rows` of the source, or none because it `was_there` already.
 
-    Of a path, `files` says how many files these rows are of, and `known_files` how many were put before.
+    Of a path, `files` says how many files these rows are of, and `known_files` how many were put before. `rejected`
+    rows are dead letters; `failed` counts them by rule.
     """
 
     source: str
@@ -43,13 +45,17 @@ class IngestResult:
     idempotency_key: str | None = None
     files: int = 0
     known_files: int = 0
+    rejected: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         if self.was_there:
             return f"{self.source} was put into queue {self.queue!r} before: nothing was put (again=True puts it again)"
         known = f" ({self.known_files} files were put before)" if self.known_files else ""
         of = f"{self.files} new files of {self.source}" if known else self.source
-        return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}"
+        by_rule = ", ".join(f"{name}: {count}" for name, count in self.failed.items() if count)
+        rejected = f"; {self.rejected} rows became dead letters ({by_rule})" if self.rejected else ""
+        return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}{rejected}"
 
 
 @told(reads=origin_of, writes=queue_of)
@@ -68,6 +74,7 @@ def ingest(
     priority: int | str | None = None,
     delay: float | str | None = None,
     headers: Mapping[str, str] | str | None = None,
+    expect: Mapping[str, str] | None = None,
     namespace: str | None = None,
     idempotency_key: str | None = None,
     again: bool = False,
@@ -83,6 +90,10 @@ def ingest(
     place of the row. `key` (the dedupe key) and `ordering_key` name columns; so may `priority`, `delay` (seconds) and
     `headers`, or they are the same for all.
 
+    `expect` has rules by name, SQL conditions over the columns of the source. A row for which one is not true becomes a
+    dead letter with the names of the rules as its error, in the same transaction as the others are put. Lines of JSON
+    are then read into columns, by `schema` or as Spark infers it.
+
     All of it is visible at once, and each file is put once into a queue, by whatever path it is named: a call puts the
     files that were not put before, and refuses, naming it, one that was changed since. A Delta table and a table of the
     catalog count as one file. A DataFrame is put once under an `idempotency_key`; given for files, it is what counts
@@ -94,9 +105,10 @@ def ingest(
     check_rate(rate)
     place = place_of(url, namespace=namespace, queue=queue)
     mapped = Mapped(
-        value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers
+        value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers,
+        expect=dict(expect or {}),
     )  # fmt: skip
-    found = source_of(spark, source, format, dict(options or {}), schema)
+    found = source_of(spark, source, format, dict(options or {}), schema, fields=bool(expect))
     putting = _Putting(place, rate, say)
     say(f"putting {found.shown} into queue {queue!r}")
     with files_named():
@@ -127,11 +139,9 @@ class _Putting:
                 known.take(fresh, job, again=again)
                 jobs[job] = fresh
             for job, files in jobs.items():
-                rows = self._put(source.messages(mapped, files), job)
+                result = self._put(source.messages(mapped, files), job, mapped.expect, result)
                 known.conclude(files, job)
-                result = replace(
-                    result, rows=result.rows + rows, files=result.files + len(files), idempotency_key=job
-                )  # fmt: skip
+                result = replace(result, files=result.files + len(files), idempotency_key=job)
         return result if jobs else replace(result, was_there=True)
 
     def whole(self, source: Source, mapped: Mapped, key: str | None, again: bool) -> IngestResult:
@@ -145,9 +155,21 @@ class _Putting:
                 way = way_of(store, job)
                 if ledger.read(store, ledger.for_job(job, queue)).has(0) or (way is not None and way.done):
                     return replace(result, was_there=True)
-        return replace(result, rows=self._put(source.messages(mapped), job))
+        return self._put(source.messages(mapped), job, mapped.expect, result)
 
-    def _put(self, messages: DataFrame, job: str | None) -> int:
+    def _put(
+        self, messages: DataFrame, job: str | None, rules: Mapping[str, str], result: IngestResult
+    ) -> IngestResult:  # fmt: skip
+        """Put these; the result with them."""
+        rejected, failed = rejections(messages, rules) if rules else (0, {})
+        return replace(
+            result,
+            rows=result.rows + self._rows(messages, job) - rejected,
+            rejected=result.rejected + rejected,
+            failed={name: result.failed.get(name, 0) + count for name, count in failed.items()},
+        )
+
+    def _rows(self, messages: DataFrame, job: str | None) -> int:
         if job is None and self.rate is not None:
             job = f"ingest {uuid.uuid4().hex}"
         if job is not None:

@@ -55,8 +55,13 @@ def source_of(
     format: str | None,
     options: dict[str, str],
     schema: StructType | str | None,
+    *,
+    fields: bool = False,
 ) -> Source:
-    """The source that the arguments of `ingest` name, or why there is none."""
+    """The source that the arguments of `ingest` name, or why there is none.
+
+    With `fields`, lines of JSON are read into columns.
+    """
     if not isinstance(source, str | PathLike):
         if format is not None or options or schema is not None:
             raise ValueError("format, options and schema are for files: a DataFrame has been read already")
@@ -71,10 +76,10 @@ def source_of(
         if not spark.catalog.tableExists(name):
             raise ValueError(f"there is no table {name!r} in the catalog")
         rows = spark.table(name)
-    elif format == "json" and not options and schema is None:
+    elif format == "json" and not options and schema is None and not fields:
         rows, as_messages = read_table(spark, name, "text"), outgoing_rows.lines_as_messages
     else:
-        if schema is not None:
+        if schema is not None or format == "json":
             options = {"mode": "FAILFAST", **options}
         if format == "csv":
             tabs = {"sep": "\t"} if ".tsv" in name.lower() else {}

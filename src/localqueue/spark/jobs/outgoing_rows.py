@@ -6,9 +6,10 @@ A payload is JSON text, or a struct of which the sink makes it, so that a row is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from localqueue.spark.jobs.expectations import reasons
 from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.options import Options
 from localqueue.spark.sink.rowjson import check_columns, column_texts
@@ -28,6 +29,7 @@ class Mapped:
     priority: int | str | None = None
     delay: float | str | None = None
     headers: Mapping[str, str] | str | None = None
+    expect: Mapping[str, str] = field(default_factory=dict)
 
 
 def lines_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
@@ -125,4 +127,6 @@ def _with_options(df: DataFrame, value: Column, mapped: Mapped, of: Callable[[st
     elif mapped.headers:
         pairs = [f.lit(text) for pair in mapped.headers.items() for text in pair]
         columns.append(f.create_map(*pairs).alias("headers"))
+    if mapped.expect:
+        columns.append(reasons(df, mapped.expect).alias("rejected"))
     return df.select(*columns)

@@ -18,7 +18,7 @@ from localqueue.errors import IdTaken, RecordConflict
 from localqueue.spark.sink import ledger
 from localqueue.spark.sink.ledger import PART_KIND, Entry
 from localqueue.spark.sink.staged_rows import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
-from localqueue.stores.port import Changes, NewMessage, QueueStore, RecordWrite
+from localqueue.stores.port import DEAD, Changes, NewMessage, QueueStore, RecordWrite, StoredMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,6 +214,7 @@ def _only_queue(tables: Sequence[pa.Table], queue: str | None) -> str | None:
 
 def _messages(store: QueueStore, tables: Sequence[pa.Table], queue: str | None) -> Iterator[NewMessage]:
     ids = iter(store.mint(sum(table.num_rows for table in tables)))
+    now = store.now()
     for table in tables:
         rows = table.num_rows
 
@@ -224,12 +225,27 @@ def _messages(store: QueueStore, tables: Sequence[pa.Table], queue: str | None) 
 
         for row in zip(
             values("value"), values("queue", queue), values("delay", 0.0), values("priority", 0), values("dedupe_key"),
-            values("ordering_key"), values("headers"), values("run_id"), strict=True,
+            values("ordering_key"), values("headers"), values("run_id"), values("rejected"), strict=True,
         ):  # fmt: skip
-            payload, name, delay, priority, dedupe_key, ordering_key, headers, run_id = row
-            yield NewMessage(
+            payload, name, delay, priority, dedupe_key, ordering_key, headers, run_id, rejected = row
+            message = NewMessage(
                 next(ids), name, payload, None, delay, priority, dedupe_key, ordering_key, None, headers, run_id
             )
+            yield message if rejected is None else _dead(message, rejected, now)
+
+
+def _dead(message: NewMessage, why: str, now: float) -> NewMessage:
+    """The same as a dead letter from the beginning."""
+    past = StoredMessage(
+        message.id, message.queue, DEAD, message.payload, None, message.priority, 0, now, now,
+        last_error=expectation_failed(why), failed_at=now,
+    )  # fmt: skip
+    return message._replace(past=past)
+
+
+def expectation_failed(rules: str) -> dict[str, Any]:
+    """The error of a dead letter that has failed these rules."""
+    return {"type": "ExpectationFailed", "module": "localqueue.spark", "message": rules}
 
 
 def _steps(pieces: Sequence[Piece], weights: Sequence[Chunk | Step], step: Step | None) -> Iterator[list[Piece]]:

@@ -35,6 +35,7 @@ OPTION_COLUMNS = {
     "dedupe_key": "string",
     "ordering_key": "string",
     "run_id": "string",
+    "rejected": "string",
 }
 _LARGEST_PRIORITY = 2**31 - 1
 _SHOWN = 120
@@ -225,7 +226,7 @@ def _keys(name: str, column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     if pc.any(pc.equal(column, "")).as_py():
-        raise ValueError(f"column {name!r} is empty in a row: a key can not be; write NULL for a message without one")
+        raise ValueError(f"column {name!r} is empty in a row: it can not be; write NULL for a message without one")
     return column
 
 
@@ -280,4 +281,5 @@ _CHECKS = {
     "dedupe_key": _keys,
     "ordering_key": _keys,
     "run_id": _keys,
+    "rejected": _keys,
 }
