@@ -76,7 +76,7 @@ def test_without_java_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch
 def test_the_doctor_looks_quickly_and_fails_with_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     said = run("pipeline", "doctor", "--quick")
     names = [check["name"] for check in said.json]
-    assert names[:2] == ["Python", "pyspark"] and "session" not in names
+    assert names[:3] == ["Python", "Python of tasks", "pyspark"] and "session" not in names
     monkeypatch.setattr("localqueue.spark.checkup._PACKAGES", (("no-such-package", "1", None, True),))
     said = run("pipeline", "doctor", "--quick", "--no-json")
     assert said.code == 1
