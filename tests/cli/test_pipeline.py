@@ -18,10 +18,11 @@ from localqueue import PersistentQueue
 from localqueue.cli import pipeline_session
 from localqueue.cli.app import build
 from localqueue.cli.errors import Mistake
-from localqueue.cli.pipeline_results import moment_of, plain
+from localqueue.cli.pipeline_results import moment_of
 from localqueue.cli.pipeline_session import Cluster, where
 from localqueue.cli.place import Place
 from localqueue.spark.java import NoJava
+from localqueue.spark.jobs.plain_result import plain
 from localqueue.spark.streams.claims import Claims
 from tests.cli.command import run, run_process
 

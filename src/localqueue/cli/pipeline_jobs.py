@@ -11,9 +11,10 @@ from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NEGATIVE, OK, say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import need_queue, plain, show_result
+from localqueue.cli.pipeline_results import need_queue, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, where
 from localqueue.cli.place import Place
+from localqueue.spark.jobs.plain_result import plain
 
 if TYPE_CHECKING:
     from localqueue.message import QueueStats

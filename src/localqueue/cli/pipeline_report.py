@@ -8,9 +8,10 @@ import typer
 
 from localqueue.cli.command import add
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import moment_of, need_queue, plain
+from localqueue.cli.pipeline_results import moment_of, need_queue
 from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
 from localqueue.cli.place import Place
+from localqueue.spark.jobs.plain_result import plain
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue; all without it.")]
 Title = Annotated[str | None, typer.Option(help="Title of the page.")]

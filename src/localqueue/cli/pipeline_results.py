@@ -1,19 +1,15 @@
-"""What the commands of the pipeline show: results of jobs, rows of Spark."""
+"""What the commands of the pipeline show and understand: results of jobs, times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NOTHING, OK, CommandFailed, Mistake
 from localqueue.cli.output import Output, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from localqueue.spark.jobs.plain_result import plain
 
 
 def show_result(out: Output, result: Any, *, changed: bool, there: Mapping[str, Any], queue: str | None = None) -> int:
@@ -42,26 +38,6 @@ def need_queue(queue: str, url: str, namespace: str) -> None:
     if queue not in names:
         there = f"there are {', '.join(map(repr, names))}" if names else "it has none"
         raise CommandFailed(f"there is no queue {queue!r} in namespace {namespace!r} of {where!r}: {there}")
-
-
-def plain(value: Any) -> Any:
-    """The same in what JSON has; times as the other commands tell them, seconds since the epoch."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if not one.name.startswith("_")}
-    if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, date):
-        return value.isoformat()
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a small table. Times go through Arrow, which knows their zone."""
-    return [plain(row) for row in frame.toArrow().to_pylist()]
 
 
 def moment_of(text: str | None, option: str) -> datetime | None:

@@ -12,9 +12,10 @@ from localqueue.cli.command import add
 from localqueue.cli.errors import CommandFailed, Mistake
 from localqueue.cli.messages import Delay, QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import need_queue, rows_of, show_result
+from localqueue.cli.pipeline_results import need_queue, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
+from localqueue.spark.jobs.plain_result import rows_of
 
 if TYPE_CHECKING:
     from localqueue.spark.jobs.triage import Triage
