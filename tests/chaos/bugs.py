@@ -195,7 +195,7 @@ MUTATIONS = (
         together(
             reword(arrivals._find_duplicate, "unit.holder(queue, dedupe_key)", "None"),
             reword(lmdb_fast.put, "if dedupe_key is not None and get(", "if False and get("),
-            reword(batch.land, "any(unit.holders[key] is not None for key in holders)", "False"),
+            reword(batch._duplicates, "holders = unit.holders", "holders = {}"),
         ),
     ),
     Mutation(

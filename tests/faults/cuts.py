@@ -28,7 +28,9 @@ TIMEOUT = 1.0
 PATIENT_TIMEOUT = 8.0
 
 _BEFORE_THE_LAST = 5
-_TRIES = 4
+
+#: Of what a machine that stands still, or a server that is busy, has spoilt.
+TRIES = 4
 
 Picture = dict[str, Any]
 T = TypeVar("T")
@@ -190,7 +192,7 @@ def run(
 
     Once more when it failed before anything was broken, because this machine stood still for longer than the timeout.
     """
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         outcome, broken = _run(server, proxy, rehearsal, break_it, timeout)
         if broken or outcome.failure is None:
             return outcome
@@ -222,7 +224,7 @@ def _run(
 
 def vanish(server: Server, proxy: Proxy, name: str, nth: int) -> None:
     """A host that is gone, as far as the server can tell, from the nth round trip on: others must get on with it."""
-    for _ in range(_TRIES):  # where it failed before, this machine stood still
+    for _ in range(TRIES):  # where it failed before, this machine stood still
         outcome = _vanish(server, proxy, name, nth)
         if proxy.has_cut or outcome.failure is None:
             return
@@ -249,7 +251,7 @@ def _vanish(server: Server, proxy: Proxy, name: str, nth: int) -> Outcome:
 def patiently(call: Callable[[], T], timeout: float) -> T:
     """What `call` returns. When it got no answer within the store's timeout it is tried again: this machine may have
     stood still. What fails sooner fails for a reason."""
-    for _ in range(_TRIES - 1):
+    for _ in range(TRIES - 1):
         began = time.monotonic()
         try:
             return call()

@@ -21,6 +21,7 @@ from localqueue.spark.lineage import queue_of, told
 from localqueue.spark.options import OptionError, parse
 from localqueue.spark.place import opened
 from localqueue.spark.spark_session import is_remote
+from localqueue.stores.sqlite import MemoryQueueStore
 from localqueue.workers import Worker
 from localqueue.workers.signals import StopSignals
 
@@ -119,10 +120,10 @@ def process(
     ends_after = _seconds(until)
     _check_handler(handler)
     count = parallelism(spark) if workers is None else _at_least_one(workers)
+    _check_worker(queue, lease_timeout, worker_options)
     with opened(options, read_only=True):
         pass  # a worker of a store that is not there would make one, and find it empty
     with opened(options) as store:
-        _check_worker(store, queue, lease_timeout, worker_options)
         plan = Plan(
             job=secrets.token_hex(6),
             options=options,
@@ -258,10 +259,13 @@ def _check_handler(handler: str | Callable[..., Any]) -> None:
         ) from error
 
 
-def _check_worker(store: QueueStore, queue: str, lease_timeout: float, options: dict[str, Any]) -> None:
+def _check_worker(queue: str, lease_timeout: float, options: dict[str, Any]) -> None:
     """Say here, not in every task, what no worker could follow."""
     for name in ("executor", "worker_id"):
         if name in options:
             raise ValueError(f"{name} is not an option of process: Spark decides where workers run, and names them")
-    with PersistentQueue[Any](queue, store=store, lease_timeout=lease_timeout) as named:
+    with (
+        MemoryQueueStore() as store,
+        PersistentQueue[Any](queue, store=store, lease_timeout=lease_timeout) as named,
+    ):
         Worker(named, print, **options)
