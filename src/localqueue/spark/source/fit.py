@@ -1,9 +1,9 @@
 """Whether a JSON value fits a Spark type, and what it is then: strict, one value at a time.
 
 Numbers do not become text nor text numbers; whole numbers must be in range; a missing field is NULL where that is
-allowed. Dates and times are ISO text (a time without a zone is UTC), an interval is an ISO duration in seconds, binary
-is base64, a decimal is a number or its text, NaN and infinities are text of that name, a map is an object, a variant is
-anything. So what `sink/rowjson` writes is read as it was.
+allowed. Dates and times are ISO text (a time without a zone is of the session's, see `zone`), an interval is an ISO
+duration in seconds, binary is base64, a decimal is a number or its text, NaN and infinities are text of that name, a
+map is an object, a variant is anything. So what `sink/rowjson` writes is read as it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql import types as t
 
 from localqueue.spark.options import OptionError
 from localqueue.spark.sink.rowjson import NOT_FINITE, json_text
+from localqueue.spark.source.zone import moment
 
 Fit = Callable[[Any], Any]
 
@@ -215,11 +216,6 @@ def _unicode(text: str) -> str:
     return text
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 def _local(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is not None:
@@ -250,7 +246,7 @@ _PLAIN: dict[type[t.DataType], Callable[[str], Fit]] = {
     t.FloatType: _double,
     t.BinaryType: _from_text("base64 text", lambda text: base64.b64decode(text, validate=True)),
     t.DateType: _from_text("an ISO date such as 2026-01-31", date.fromisoformat),
-    t.TimestampType: _from_text("an ISO time such as 2026-01-31T12:00:00Z", _moment),
+    t.TimestampType: _from_text("an ISO time such as 2026-01-31T12:00:00Z", moment),
     t.TimestampNTZType: _from_text("an ISO time without a zone", _local),
     t.TimeType: _from_text("an ISO time of day such as 12:00:00", _clock),
     t.DayTimeIntervalType: _from_text("an ISO duration in seconds such as PT1.5S", _duration),

@@ -9,7 +9,8 @@ refuses a block are the rows of it read one by one.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from localqueue.spark.options import OptionError
 from localqueue.spark.source.fit import Misfit, fit_for, read_json
 from localqueue.spark.source.rows import ENQUEUED, message_batch
 from localqueue.spark.source.values import value_text
+from localqueue.spark.source.zone import session_zone
 from localqueue.stores.port import Payload, StoredMessage
 
 CORRUPT = "_corrupt"
@@ -68,7 +70,8 @@ class Typed:
         self._fit = fit_for(payload)  # tells of a type that Arrow has not either
         self.schema = arrow_schema(schema)
         self._type = pa.struct(list(arrow_schema(payload)))
-        self._fast = _fast_schema(payload)
+        self._fast = _fast_schema(payload, zoned=False)
+        self._fast_elsewhere = _fast_schema(payload, zoned=True)
         self._id = "id" if view != "events" else "message_id"
         wanted = {self._id, "queue", "value", "codec", *self._own.values(), *(["type"] if view == "events" else [])}
         self.source = arrow_schema(t.StructType([t.StructField(name, known[name]) for name in known if name in wanted]))
@@ -167,13 +170,14 @@ class Typed:
         """All of these objects, or None when Arrow does not take each of them for exactly one that fits."""
         if len(texts) == 0:
             return pa.array([], type=self._type)
+        schema = self._fast if session_zone() is UTC else self._fast_elsewhere
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")
         block = joined[0].as_buffer()
         try:
             table = pj.read_json(
                 io.BytesIO(block),
                 read_options=pj.ReadOptions(use_threads=False, block_size=block.size + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._fast, unexpected_field_behavior="ignore"),
+                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             )
             if table.num_rows != len(texts):
                 return None
@@ -212,11 +216,16 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _fast_schema(payload: t.StructType) -> pa.Schema | None:
-    """What Arrow's reader is told of the fields, or None when there are some that it reads otherwise, or not at all."""
+def _fast_schema(payload: t.StructType, *, zoned: bool) -> pa.Schema | None:
+    """What Arrow's reader is told of the fields, or None when there are some that it reads otherwise, or not at all.
+
+    It takes times without a zone for UTC. Where they are not, times are read as text, of which it makes moments only if
+    they have zones.
+    """
     if not _readable(payload):
         return None
-    return pa.schema([field.with_type(_dates_as_text(field.type)) for field in arrow_schema(payload)])
+    text = (lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind)) if zoned else pa.types.is_date
+    return pa.schema([field.with_type(_as_text(field.type, text)) for field in arrow_schema(payload)])
 
 
 _BY_ROWS = (
@@ -232,11 +241,11 @@ def _readable(kind: t.DataType) -> bool:
     return not isinstance(kind, _BY_ROWS)
 
 
-def _dates_as_text(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(kind):
+def _as_text(kind: pa.DataType, text: Callable[[pa.DataType], bool]) -> pa.DataType:
+    if text(kind):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_dates_as_text(field.type)) for field in kind])
+        return pa.struct([field.with_type(_as_text(field.type, text)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_dates_as_text(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_as_text(kind.value_type, text)))
     return kind
