@@ -1,8 +1,9 @@
 """Run the benchmarks of the data pipeline and print their tables.
 
-python benchmarks/pipeline.py [reads sinks streams workers archive million] [--rows 1000000] [--rounds 3] [--quick]
+python benchmarks/pipeline.py [topic ...] [--rows 1000000] [--rounds 3] [--quick]
 
-JDBC is measured where its drivers are (Debian: libxerial-sqlite-jdbc-java, libpostgresql-jdbc-java).
+JDBC is measured where its drivers are (Debian: libxerial-sqlite-jdbc-java, libpostgresql-jdbc-java), other connectors
+where LOCALQUEUE_BENCH_JARS names a folder with their jars.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from on_spark.bench import Bench
 
-TOPICS = ("reads", "sinks", "streams", "workers", "archive", "million")
+TOPICS = ("reads", "sinks", "streams", "workers", "archive", "million", "connectors")
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ class Bench:
 
             os.environ["PYTHONPATH"] = str(ROOT / "benchmarks")  # for handlers that tasks import
             conf = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(CORES)}
-            jars = [str(jar) for jar in JARS if jar.exists()]
+            jars = [str(jar) for jar in JARS if jar.exists()] + connector_jars()
             if jars:
                 conf["spark.jars"] = ",".join(jars)
             self._spark = session("benchmarks", master=f"local[{CORES}]", conf=conf)
@@ -140,6 +140,12 @@ class Bench:
         if self._spark is not None:
             self._spark.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def connector_jars() -> list[str]:
+    """Those of other connectors, where somebody has put them."""
+    folder = os.environ.get("LOCALQUEUE_BENCH_JARS")
+    return [] if folder is None else sorted(map(str, Path(folder).glob("*.jar")))
 
 
 def noop(frame: Any) -> None:

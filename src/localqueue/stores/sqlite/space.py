@@ -101,7 +101,8 @@ class Space:
         with suppress(sqlite3.Error, OSError):
             sizes = self._look()
             if sizes.beyond < 0:
-                return self.save_room().until_look
+                self.begin_log_anew()
+                return self.sizes().until_look
             hollow = sizes.is_hollow and not self.is_shared()
             if (hollow or sizes.is_uncut or self._owes_cut) and time.monotonic() >= self._not_before:
                 self._not_before = time.monotonic() + PAUSE
@@ -113,11 +114,12 @@ class Space:
             return sizes.until_look
         return 1
 
-    def save_room(self) -> Sizes:
+    def begin_log_anew(self) -> bool:
         """On a disk that is nearly full: have the log copied into the file, so that the next commit begins it anew
-        where it lies. It is not cut: nobody else shall have what it occupies."""
-        self.checkpoint(_PATIENCE_ON_A_FULL_DISK, "RESTART")
-        return self.sizes()
+        where it lies. It is not cut: nobody else shall have what it occupies. False when somebody was in the way."""
+        with suppress(sqlite3.Error, OSError):
+            return self.checkpoint(_PATIENCE_ON_A_FULL_DISK, "RESTART")
+        return True
 
     def _look(self) -> Sizes:
         sizes = self.sizes()

@@ -143,17 +143,20 @@ class Writer(GroupWriter):
 
     def _transact(self, work: Work[T]) -> T:
         """Again where the disk is full, once the log begins anew in the place that it has. Others who find it full do
-        the same, and who reads is in the way of it."""
-        for pause in (*_PAUSES, None):
+        the same, and who reads is in the way of it: they are waited for as long as for the write lock."""
+        deadline, anew = 0.0, 0
+        for pause in chain(_PAUSES, repeat(LONGEST_PAUSE)):
             try:
                 return self._try(work)
             except sqlite3.Error as error:
-                if self.space is None or pause is None or not is_full(error):
+                if self.space is None or not is_full(error):
                     raise
-                with suppress(sqlite3.Error, OSError):
-                    self.space.save_room()
+                deadline = deadline or time.monotonic() + self._timeout
+                anew += self.space.begin_log_anew()
+                if anew > len(_PAUSES) or time.monotonic() >= deadline:
+                    raise
             time.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the pauses do not end")
 
     def _try(self, work: Work[T]) -> T:
         edge = self.on_edge or _unseen
