@@ -28,7 +28,7 @@ from tests.cli.command import run, run_process
 
 COMMANDS = (
     "archive", "compact", "consumers", "doctor", "export", "ingest", "materialise", "process", "replay", "report",
-    "report-live", "triage",
+    "report-live", "schema", "triage",
 )  # fmt: skip
 
 
@@ -196,6 +196,27 @@ def test_a_command_calls_the_function_of_its_name(name: str, monkeypatch: pytest
         "report": {"since": datetime(2026, 1, 31, 12, tzinfo=UTC), "html": "page.html", "events": None},
     }
     assert {one: given[one] for one in expected[name]} == expected[name]
+
+
+def test_the_schema_of_a_queue_is_printed_and_looking_makes_nothing() -> None:
+    nowhere = run("pipeline", "schema", "jobs")
+    assert nowhere.code == 1 and "there is no store" in nowhere.err
+    with PersistentQueue[Any]("jobs") as queue:
+        queue.put_many([{"n": 1, "day": "2026-01-31", "_id": 1}, {"n": 0.5, "day": "2026-02-01"}, [1]])
+    typed = run("pipeline", "schema", "jobs", "--timestamps", "--no-json")
+    assert (typed.code, typed.out) == (0, "n double, day date, _corrupt string\n")
+    assert "1 of 3 payloads" in typed.err
+    assert run("pipeline", "schema", "jobs", "--sample", "1").json == {
+        "queue": "jobs",
+        "schema": "n bigint, day string, _corrupt string",
+        "sampled": 1,
+        "typed": 1,
+        "left_out": ["_id"],
+    }
+    missing = run("pipeline", "schema", "job")
+    assert missing.code == 1 and "there is no queue 'job'" in missing.err and "'jobs'" in missing.err
+    with PersistentQueue[Any]("jobs") as queue:
+        assert queue.store.queues() == ["jobs"]
 
 
 def consume(*names: str) -> None:

@@ -9,6 +9,7 @@ from localqueue.cli import (
     pipeline_consumers,
     pipeline_jobs,
     pipeline_report,
+    pipeline_schema,
     pipeline_tables,
     pipeline_triage,
 )
@@ -17,7 +18,7 @@ from localqueue.cli.command import family
 
 def commands() -> typer.Typer:
     app = family("Pipelines on Spark: tables in and out, reports, archives, dead letters, workers on a cluster.")
-    for module in (pipeline_jobs, pipeline_tables, pipeline_archive, pipeline_report):
+    for module in (pipeline_jobs, pipeline_tables, pipeline_schema, pipeline_archive, pipeline_report):
         module.register(app)
     triage = family("Dead letters by the shape of their error.")
     pipeline_triage.register(triage)

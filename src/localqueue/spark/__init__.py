@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from localqueue.spark.jobs.report import report as report
     from localqueue.spark.jobs.triage import triage as triage
     from localqueue.spark.options import OptionError as OptionError
+    from localqueue.spark.source.sample import infer_schema as infer_schema
     from localqueue.spark.spark_session import register as register
     from localqueue.spark.spark_session import session as session
     from localqueue.spark.streams.consumers import consumer as consumer
@@ -43,6 +44,7 @@ _HOMES = {
     "enforce": "localqueue.spark.jobs.expectations",
     "export": "localqueue.spark.jobs.export",
     "forget_consumer": "localqueue.spark.streams.consumers",
+    "infer_schema": "localqueue.spark.source.sample",
     "ingest": "localqueue.spark.jobs.ingest",
     "materialise": "localqueue.spark.jobs.materialise",
     "process": "localqueue.spark.jobs.process",

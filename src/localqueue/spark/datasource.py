@@ -67,6 +67,12 @@ class LocalQueueDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = catalog_table.options_to_read(self.options, schema)
+        if options.infer and "url" in self.options:  # a table of a catalog has had its schema since it was made
+            raise OptionError(
+                "option 'inferSchema' is for batch reads: what a stream reads would have another schema after a "
+                "restart. Infer it once, localqueue.spark.infer_schema(url=..., queue=...) or localqueue pipeline "
+                "schema QUEUE, and give it to .schema(...)"
+            )
         if options.mode == "consume":
             from localqueue.spark.streams.consume import ConsumeReader
 

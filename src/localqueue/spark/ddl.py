@@ -15,6 +15,8 @@ from localqueue.spark.options import OptionError
 
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\W]\w*|[<>(),:])", re.DOTALL)
 
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+
 _PLAIN: dict[str, Callable[[], t.DataType]] = {
     "string": t.StringType, "boolean": t.BooleanType, "binary": t.BinaryType, "date": t.DateType,
     "byte": t.ByteType, "tinyint": t.ByteType, "short": t.ShortType, "smallint": t.ShortType,
@@ -132,3 +134,26 @@ class _Reader:
         raise OptionError(
             f"option 'schema': {what} in {self._text!r}; write columns as in order_id long, lines array<struct<n: int>>"
         )
+
+
+def ddl_of(schema: t.StructType) -> str:
+    """The schema as text, which `parse_ddl` and Spark read as the same."""
+    return ", ".join(f"{_named(field.name)} {_spelled(field.dataType)}{_needed(field)}" for field in schema)
+
+
+def _spelled(kind: t.DataType) -> str:
+    if isinstance(kind, t.StructType):
+        return f"struct<{', '.join(f'{_named(one.name)}: {_spelled(one.dataType)}{_needed(one)}' for one in kind)}>"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{_spelled(kind.elementType)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{_spelled(kind.keyType)}, {_spelled(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def _named(name: str) -> str:
+    return name if _PLAIN_NAME(name) else f"`{name.replace('`', '``')}`"
+
+
+def _needed(field: t.StructField) -> str:
+    return "" if field.nullable else " not null"

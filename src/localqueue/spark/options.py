@@ -31,7 +31,7 @@ NAMES = (
     "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
-    "delivery", "claimStore", "schema",
+    "delivery", "claimStore", "schema", "inferSchema", "sampleSize", "inferTimestamp",
 )  # fmt: skip
 _MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
@@ -69,6 +69,9 @@ class Options:
     delivery: str = "atomic"
     claim_store: str | None = field(default=None, repr=False)
     schema: str | None = None
+    infer: bool = False
+    sample: int = 1000
+    infer_times: bool = False
 
     @property
     def store_url(self) -> str:
@@ -143,6 +146,9 @@ def parse(given: Mapping[str, str]) -> Options:
         "delivery": _one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
         "claim_store": _store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
         "schema": _filled("schema", texts.get("schema")),
+        "infer": _flag("inferSchema", texts.get("inferSchema", "false")),
+        "sample": _count("sampleSize", texts.get("sampleSize")) or 1000,
+        "infer_times": _flag("inferTimestamp", texts.get("inferTimestamp", "false")),
     }
     return _agreeing(Options(**values), texts)
 
@@ -152,9 +158,12 @@ def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
         raise OptionError("options 'startingOffsets' and 'startingTimestamp' both say where to begin: give one of them")
     if options.ending_at is not None and "endingOffsets" in texts:
         raise OptionError("options 'endingOffsets' and 'endingTimestamp' both say where to end: give one of them")
-    shapes = [name for name in ("columns", "schema") if name in texts]
+    shapes = [name for name in ("columns", "schema") if name in texts] + ["inferSchema"] * options.infer
     if len(shapes) > 1:
         raise OptionError(f"options {shapes[0]!r} and {shapes[1]!r} both say which columns there are: give one of them")
+    idle = next((name for name in ("sampleSize", "inferTimestamp") if name in texts), None)
+    if idle is not None and not options.infer:
+        raise OptionError(f'option {idle!r} is for a schema that is inferred: add .option("inferSchema", "true")')
     if options.mode == "consume" and options.consumer is None:
         raise OptionError(
             "option 'consumer' is missing: mode 'consume' claims messages under a name that is the same after a "

@@ -19,6 +19,11 @@ def default_schema(options: Options) -> StructType:
         from localqueue.spark.ddl import parse_ddl
 
         return parse_ddl(options.schema)
+    if options.infer:
+        from localqueue.spark.source.sample import inferred_from
+
+        options.need_store("be sampled for a schema")
+        return inferred_from(options).schema
     columns = VIEWS[options.view]
     if options.columns is not None:
         known = known_columns(options.view)
@@ -36,7 +41,7 @@ def own_columns(options: Options, schema: StructType, writable: frozenset[str]) 
     if options.view != "messages":
         raise OptionError(f"option 'view' is {options.view!r}: rows are written to a queue as messages, leave it out")
     names = schema.fieldNames()
-    if options.schema is not None:
+    if options.schema is not None or options.infer:
         return tuple(
             name for name in names if name == CORRUPT or (name[:1] == "_" and name[1:] in known_columns("messages"))
         )

@@ -20,13 +20,12 @@ from pyspark.sql import types as t
 
 from localqueue.spark.columns import arrow_schema, known_columns, spark_schema
 from localqueue.spark.options import OptionError
+from localqueue.spark.shape import CORRUPT
 from localqueue.spark.source.fit import Misfit, fit_for, read_json
 from localqueue.spark.source.rows import ENQUEUED, message_batch
 from localqueue.spark.source.values import value_text
 from localqueue.spark.source.zone import session_zone
 from localqueue.stores.port import Payload, StoredMessage
-
-CORRUPT = "_corrupt"
 
 
 class CorruptRow(ValueError):
