@@ -97,6 +97,31 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert row["at"] == datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
+def test_a_whole_payload_is_a_variant_whatever_it_is() -> None:
+    kinds = {"id": TEXT, "value": t.VariantType()}
+    given = ['{"n":1,"list":[1,"a"]}', "[1]", "null", '"text"', "1.5"]
+    selected = Typed(schema(**kinds)).batch(messages(*given)).to_pylist()
+    assert [row["id"] for row in selected] == [f"{n:032x}" for n in range(len(given))]
+    shown = [t.VariantVal(row["value"]["value"], row["value"]["metadata"]).toJson() for row in selected]
+    assert shown == ['{"list":[1,"a"],"n":1}', *given[1:]]
+    assert Typed(schema(_value=t.VariantType())).batch(messages(*given)).num_rows == len(given)
+
+
+def test_a_whole_payload_stands_beside_its_fields_and_what_fits_neither_is_told() -> None:
+    typed = Typed(schema(n=LONG, _value=t.VariantType(), _corrupt=TEXT))
+    good, bad, odd = typed.batch([*messages('{"n":1}', "[1]"), message(b"x", 2, "pickle")]).to_pylist()
+    assert good["n"] == 1 and t.VariantVal(**good["_value"]).toPython() == {"n": 1}
+    assert (bad["n"], bad["_value"], bad["_corrupt"]) == (None, None, "[1]")
+    assert odd["_value"] is None and "pickle" in odd["_corrupt"]
+    with pytest.raises(OptionError, match="'_value' of the schema must be string or variant"):
+        Typed(schema(_value=LONG))
+
+
+def test_a_variant_beside_fields_of_the_payload_is_one_of_them() -> None:
+    (row,) = Typed(schema(n=LONG, value=t.VariantType())).batch(messages('{"n":1,"value":[2]}')).to_pylist()
+    assert t.VariantVal(**row["value"]).toPython() == [2]
+
+
 MISFITS = [
     ('{"n":"1"}', "field 'n' is \"1\", not bigint"),
     ('{"n":1.5}', "field 'n' is"),

@@ -35,6 +35,7 @@ def run(kind: str, folder: Path) -> dict[str, Any]:
 def test_a_whole_job_runs(kind: str, tmp_path: Path) -> None:
     found = run(kind, tmp_path)
     assert list(found["read"].values()) == [ROWS, ROWS, ROWS - 1]
+    assert set(found["variant"].values()) == {sum(range(ROWS))}
     assert found["table"] == [ROWS, ROWS]
     assert (found["left"], found["copied"], found["processed"]) == (0, ROWS, ROWS)
     if kind == "cluster":

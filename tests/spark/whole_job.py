@@ -87,13 +87,17 @@ def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
     typed = source("in").schema("number long, name string").load()
     found["read"] = typed.selectExpr("count(*)", "count(DISTINCT number)", "max(number)").first().asDict()
 
+    whole = source("in").schema("_id string, _value variant, number long").load()
+    found["variant"] = whole.selectExpr("sum(_value:number::long)", "sum(number)").first().asDict()
+
     def stream(**options: str) -> Any:
         return spark.readStream.format("localqueue").options(url=url, queue="in", **options)
 
     (
         stream(mode="subscribe")
+        .schema("id string, value variant")
         .load()
-        .selectExpr("value")
+        .select("value")
         .writeStream.format("localqueue")
         .options(url=url, queue="copied", checkpointLocation=f"{folder}/subscribe")
         .trigger(availableNow=True)

@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
     def take(self, filters: list[Filter]) -> Iterable[Filter]:
         """Read less by these filters; those that are left for Spark."""
         known = known_columns(self.options.view)
-        columns = {name if self.selects else f"_{name}": name for name in known}
+        columns = {name: name for name in known} if self.selects else self._typed().own
         self.wanted, rest = take(filters, self.options.view, columns, tables=self.engine != "scan", so_far=self.wanted)
         return rest
 

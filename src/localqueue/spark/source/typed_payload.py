@@ -2,7 +2,8 @@
 
 Besides the fields of the payload a schema may name the message's own columns with an underscore before them (`_id`,
 `_queue`, `_created_at`), and `_corrupt`, a string that receives a payload that does not fit; its other fields are NULL
-then. What fits is said in `fit`. Arrow reads whole blocks by the same rules, and only where it
+then. `_value` may be a variant, which is the payload as a whole; and so may `value` be in a schema of nothing else than
+the view's columns. What fits is said in `fit`. Arrow reads whole blocks by the same rules, and only where it
 refuses a block are the rows of it read one by one.
 """
 
@@ -21,7 +22,7 @@ from pyspark.sql import types as t
 from localqueue.spark.columns import arrow_schema, known_columns, spark_schema
 from localqueue.spark.options import OptionError
 from localqueue.spark.shape import CORRUPT
-from localqueue.spark.source.fit import Misfit, fit_for, read_json
+from localqueue.spark.source.fit import Fit, Misfit, fit_for, read_json
 from localqueue.spark.source.rows import ENQUEUED, message_batch
 from localqueue.spark.source.values import value_text
 from localqueue.spark.source.zone import session_zone
@@ -36,6 +37,14 @@ def is_selection(view: str, schema: t.StructType) -> bool:
     """Whether the schema only selects columns of the view, as opposed to naming fields of the payload."""
     known = {field.name: field.dataType for field in spark_schema(known_columns(view))}
     return all(known.get(field.name) == field.dataType for field in schema)
+
+
+def _own_columns(schema: t.StructType, known: Mapping[str, t.DataType]) -> dict[str, str]:
+    """The columns of the schema that are the message's own, by what they are called there."""
+    selected = {**known, "value": t.VariantType()}
+    if all(selected.get(field.name) == field.dataType for field in schema):
+        return {name: name for name in schema.names}
+    return {name: name[1:] for name in schema.names if name.startswith("_") and name[1:] in known}
 
 
 class Typed:
@@ -56,23 +65,29 @@ class Typed:
                 f"option 'corruptRows' is 'column' and the schema has no column for it: add '{CORRUPT} string', or use "
                 "'fail' or 'drop'"
             )
-        self._own = {name: name[1:] for name in schema.names if name.startswith("_") and name[1:] in known}
-        for name, column in self._own.items():
-            if schema[name].dataType != known[column]:
-                raise OptionError(f"column {name!r} of the schema must be {known[column].simpleString()}")
+        self.own = _own_columns(schema, known)
+        self._whole: str | None = None
+        for name, column in self.own.items():
+            if column == "value" and isinstance(schema[name].dataType, t.VariantType):
+                self._whole = name
+            elif schema[name].dataType != known[column]:
+                kinds = known[column].simpleString() + (" or variant" if column == "value" else "")
+                raise OptionError(f"column {name!r} of the schema must be {kinds}")
         if marked and not isinstance(schema[CORRUPT].dataType, t.StringType):
             raise OptionError(f"column {CORRUPT!r} of the schema must be string")
-        fields = [field for field in schema if field.name not in self._own and field.name != CORRUPT]
+        fields = [field for field in schema if field.name not in self.own and field.name != CORRUPT]
         if self.corrupt == "column" and any(not field.nullable for field in fields):
             raise OptionError("with corruptRows 'column' every field of the payload must be nullable")
+        if self._whole is not None:
+            fields.append(schema[self._whole])
         payload = t.StructType(fields)
-        self._fit = fit_for(payload)  # tells of a type that Arrow has not either
+        self._fit = self._fit_for(payload)  # tells of a type that Arrow has not either
         self.schema = arrow_schema(schema)
         self._type = pa.struct(list(arrow_schema(payload)))
         self._fast = _fast_schema(payload, zoned=False)
         self._fast_elsewhere = _fast_schema(payload, zoned=True)
         self._id = "id" if view != "events" else "message_id"
-        wanted = {self._id, "queue", "value", "codec", *self._own.values(), *(["type"] if view == "events" else [])}
+        wanted = {self._id, "queue", "value", "codec", *self.own.values(), *(["type"] if view == "events" else [])}
         self.source = arrow_schema(t.StructType([t.StructField(name, known[name]) for name in known if name in wanted]))
 
     def batch(self, messages: Sequence[StoredMessage]) -> pa.RecordBatch:
@@ -91,8 +106,8 @@ class Typed:
             )
         columns = []
         for field in self.schema:
-            if field.name in self._own:
-                columns.append(source.column(self._own[field.name]))
+            if field.name in self.own and field.name != self._whole:
+                columns.append(source.column(self.own[field.name]))
             elif field.name == CORRUPT:
                 columns.append(self._marks(source, misfits))
             else:
@@ -117,6 +132,16 @@ class Typed:
         except Misfit as misfit:
             return str(misfit)
         return None
+
+    def _fit_for(self, payload: t.StructType) -> Fit:
+        """What makes a row of a payload, and of all of it where that is a column. Then it need not be an object."""
+        whole = self._whole
+        if whole is None:
+            return fit_for(payload)
+        fit_whole = fit_for(t.VariantType())
+        fields = [field for field in payload if field.name != whole]
+        fit_fields = fit_for(t.StructType(fields)) if fields else lambda value: {}
+        return lambda value: {**fit_fields(value), whole: fit_whole(value)}
 
     def _parse(self, source: pa.RecordBatch) -> tuple[pa.StructArray, dict[int, str]]:
         """The payloads as structs, NULL where there is none that fits, and the rows that do not fit."""
