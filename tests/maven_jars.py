@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -12,10 +13,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from localqueue.spark.java import find_java
+
 
 def cache() -> Path:
     """The user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "localqueue"
+
+
+def install(home: Path, wanted: Sequence[str]) -> None:
+    """Fetch jars into this folder of the cache unless it is there, without what they need; one run at a time."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if home.is_dir():
+            return
+        print(f"Fetching {home.name} ...", flush=True)
+        with appearing(home) as folder:
+            said = fetch(find_java().program, f"{home.name}-for-tests", wanted, folder, transitive=False)
+            if len(list(folder.glob("*.jar"))) != len(wanted):
+                raise FileNotFoundError(f"{home.name} could not be fetched: {said[-1000:]}")
 
 
 def fetch(java: str, name: str, wanted: Sequence[str], folder: Path, *, transitive: bool = True) -> str:

@@ -6,11 +6,10 @@ The bundle that hadoop-aws asks for has all of Amazon's services, over 600 MB; t
 
 from __future__ import annotations
 
-import fcntl
 import sys
 from pathlib import Path
 
-from localqueue.spark.java import NoJava, find_java
+from localqueue.spark.java import NoJava
 from tests import maven_jars
 
 #: hadoop-aws is of the version of the Hadoop that PySpark carries, the SDK of the one that hadoop-aws was built with.
@@ -68,17 +67,8 @@ def jars() -> list[str]:
 
 
 def install() -> None:
-    """Fetch what is missing; one run at a time."""
-    home().parent.mkdir(parents=True, exist_ok=True)
-    with (home().parent / "s3a.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if home().is_dir():
-            return
-        print(f"Fetching hadoop-aws {HADOOP} ...", flush=True)
-        with maven_jars.appearing(home()) as folder:
-            said = maven_jars.fetch(find_java().program, "s3a-for-tests", _WANTED, folder, transitive=False)
-            if len(list(folder.glob("*.jar"))) != len(_WANTED):
-                raise FileNotFoundError(f"hadoop-aws could not be fetched: {said[-1000:]}")
+    """Fetch what is missing."""
+    maven_jars.install(home(), _WANTED)
 
 
 if __name__ == "__main__":

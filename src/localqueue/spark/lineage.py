@@ -1,8 +1,9 @@
 """OpenLineage: what a job reads and writes, told by its own client where that is set up.
 
 Spark's listener of OpenLineage sees files and tables. Of a data source written in Python it sees the name alone,
-because Spark gives such a source no place for properties; so the jobs tell of queues themselves, with files named as
-the listener names them, and both make one graph.
+because Spark gives such a source no place for properties; so the jobs tell of queues themselves, and `tell_lineage`
+does for any code. Files are named as the listener names them, and a run told here has the listener's run of the
+application as its parent, as its queries have: both make one graph.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import inspect
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from localqueue.spark.lineage_parent import Run, run_of_application
 from localqueue.stores.address import shown as shown_address
-from localqueue.stores.url import backend_of
+from localqueue.stores.url import absolute, backend_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +47,15 @@ def queue_of(arguments: Mapping[str, Any], url: str = "url", queue: str = "queue
     if address is None:
         return None
     namespace = arguments.get("namespace") or "default"
-    return Place(shown_address(os.fspath(address)), f"{namespace}.{arguments.get(queue) or 'journal'}")
+    return Place(shown_address(_absolute(os.fspath(address))), f"{namespace}.{arguments.get(queue) or 'journal'}")
+
+
+def _absolute(address: str) -> str:
+    """The same store for who reads it elsewhere; what is no store's address stays as it is."""
+    try:
+        return absolute(address)
+    except ValueError:
+        return address
 
 
 def path_of(arguments: Mapping[str, Any], name: str = "path") -> Place | None:
@@ -84,22 +98,51 @@ def told(*, reads: Told, writes: Told | None = None) -> Callable[[Callable[P, R]
             client = _client()
             if client is None:
                 return job(*args, **kwargs)
-            arguments = signature.bind(*args, **kwargs).arguments
-            tell = _Teller(client, job.__name__, reads(arguments), writes(arguments) if writes is not None else None)
-            tell("START")
-            try:
+            given = signature.bind(*args, **kwargs).arguments
+            into = writes(given) if writes is not None else None
+            tell = _Teller(client, job.__name__, _there(reads(given)), _there(into), run_of_application(given["spark"]))
+            with tell.run():
                 result = job(*args, **kwargs)
-            except BaseException as error:
-                tell("FAIL", error=error)
-                raise
-            tell(
-                "COMPLETE", rows=next((n for one in _COUNTS if isinstance(n := getattr(result, one, None), int)), None)
-            )
-            return result
+                tell.rows = next((n for one in _COUNTS if isinstance(n := getattr(result, one, None), int)), None)
+                return result
 
         return run
 
     return decorate
+
+
+Dataset = Mapping[str, Any] | str | os.PathLike[str]
+
+
+@contextmanager
+def tell_lineage(
+    spark: SparkSession, name: str, *, reads: Iterable[Dataset] = (), writes: Iterable[Dataset] = ()
+) -> Iterator[None]:
+    """Tell OpenLineage of the block: when it begins, how it ended, what it reads and what it writes.
+
+    A queue is the options that the data source gets (`{"url": ..., "queue": ...}`), anything else a path. Without a
+    client that is set up nothing is told, and what goes wrong with the telling does not disturb the block.
+    """
+    if not name.strip():
+        raise ValueError("name is empty: OpenLineage knows a job by its name")
+    inputs, outputs = [_dataset(one) for one in reads], [_dataset(one) for one in writes]
+    client = _client()
+    if client is None:
+        yield
+        return
+    with _Teller(client, name, inputs, outputs, run_of_application(spark), named=True).run():
+        yield
+
+
+def _dataset(given: Dataset) -> Place:
+    found = queue_of(given) if isinstance(given, Mapping) else path_of({"path": given})
+    if found is None:
+        raise ValueError(f"{given!r} is no dataset: name a queue by its options, url and queue, or a path")
+    return found
+
+
+def _there(place: Place | None) -> list[Place]:
+    return [] if place is None else [place]
 
 
 def _client() -> Any:
@@ -117,33 +160,61 @@ def _client() -> Any:
 class _Teller:
     """Events of one run of a job. What goes wrong with them is logged: a job does not fail for its lineage."""
 
-    def __init__(self, client: Any, job: str, reads: Place | None, writes: Place | None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        job: str,
+        reads: list[Place],
+        writes: list[Place],
+        application: Run | None,
+        *,
+        named: bool = False,
+    ) -> None:
         self._client, self._run = client, str(uuid.uuid4())
-        about = writes or reads
-        self._job = f"localqueue.{job}" + (f".{about.name.strip('/').replace('/', '_')}" if about is not None else "")
-        self._reads, self._writes = reads, writes
+        self._reads, self._writes, self._application = reads, writes, application
+        about = "".join(f".{place.name.strip('/').replace('/', '_')}" for place in (writes or reads)[:1])
+        self._job = job if named else f"localqueue.{job}{about}"
+        self._namespace = (
+            os.environ.get("OPENLINEAGE_NAMESPACE") or (application and application.namespace) or "default"
+        )
+        self.rows: int | None = None
 
-    def __call__(self, state: str, *, error: BaseException | None = None, rows: int | None = None) -> None:
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """The block as a run."""
+        self._tell("START")
+        try:
+            yield
+        except BaseException as error:
+            self._tell("FAIL", error)
+            raise
+        self._tell("COMPLETE")
+
+    def _tell(self, state: str, error: BaseException | None = None) -> None:
         from openlineage.client import event_v2 as events
-        from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset
+        from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset, parent_run
 
         facets: dict[str, Any] = {}
         if error is not None:
             text = f"{type(error).__name__}: {error}"
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(text, "python")
+        if (above := self._application) is not None:
+            facets["parent"] = parent_run.ParentRunFacet(
+                parent_run.Run(above.run_id), parent_run.Job(above.namespace, above.job)
+            )
         counted: dict[str, Any] = {}
-        if rows is not None:
-            counted["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rows)
+        if self.rows is not None:
+            counted["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(self.rows)
         try:
             self._client.emit(
                 events.RunEvent(
                     eventType=events.RunState[state],
                     eventTime=datetime.now(UTC).isoformat(),
                     run=events.Run(self._run, facets),
-                    job=events.Job(os.environ.get("OPENLINEAGE_NAMESPACE", "default"), self._job),
+                    job=events.Job(self._namespace, self._job),
                     producer=_PRODUCER,
-                    inputs=[events.InputDataset(*self._reads)] if self._reads is not None else [],
-                    outputs=[events.OutputDataset(*self._writes, outputFacets=counted)] if self._writes else [],
+                    inputs=[events.InputDataset(*place) for place in self._reads],
+                    outputs=[events.OutputDataset(*place, outputFacets=counted) for place in self._writes],
                 )
             )
         except Exception as failure:

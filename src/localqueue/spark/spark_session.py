@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localqueue.spark.lineage_parent import with_a_run
 from localqueue.spark.task_python import need_package, use_python
 
 if TYPE_CHECKING:
@@ -92,4 +93,4 @@ def _here(master: str | None, conf: Mapping[str, str], brief: bool) -> dict[str,
     use_address(master, conf)
     use_python(conf)
     java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", _BRIEF if brief else None, conf.get(_JAVA_OPTIONS))
-    return {**_DEFAULTS, **conf, _JAVA_OPTIONS: " ".join(filter(None, java_options))}
+    return {**_DEFAULTS, **with_a_run(conf), _JAVA_OPTIONS: " ".join(filter(None, java_options))}
