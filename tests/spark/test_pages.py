@@ -37,7 +37,7 @@ def in_folder(code: str, folder: Path) -> str:
         inner = name.strip('"').removeprefix("sqlite:///")
         full = f"sqlite:///{folder}/{inner}" if name.startswith("sqlite") else f'"{folder}/{inner}"'
         code = code.replace(name, full)
-    return re.sub(r'"(reports?|archive|latest|view|landing)(/?[\w.-]*)"', rf'"{folder}/\1\2"', code)
+    return re.sub(r'"(reports?|archive|latest|lake|view|landing)(/?[\w.-]*)"', rf'"{folder}/\1\2"', code)
 
 
 @pytest.mark.parametrize("name", ["docs/spark.md", "docs/pipeline.md"])
