@@ -10,7 +10,17 @@ import pytest
 from localqueue.contracts.harness import FakeClock
 from localqueue.contracts.steps import assert_sound, counts, drain, payloads, put
 from localqueue.errors import QueueFull, RecordConflict, RunCancelled, SubscriptionsChanged
-from localqueue.stores.port import Changes, LeaseRequest, Limit, NewMessage, Page, QueueStore, RecordWrite
+from localqueue.stores.port import (
+    Changes,
+    LeaseRequest,
+    Limit,
+    NewMessage,
+    Page,
+    QueueStore,
+    RecordWrite,
+    StoredMessage,
+)
+from localqueue.stores.receipts import read_receipt
 
 
 def page(first: int, count: int, **options: Any) -> Page:
@@ -169,6 +179,55 @@ class PageContract:
         removed = [RecordWrite("later", "done", b"")]
         assert store.put_pages(Staged(3), records=removed).stored == 3
         assert payloads(store.scan("jobs")) == ["0", "1", "2"]
+
+    def test_a_message_with_a_past_keeps_it(self, store: QueueStore) -> None:
+        now = store.now()
+        dead = StoredMessage(
+            "", "jobs", "dead", "", None, 0, 2, now - 5, now - 5, last_error={"type": "Bad"}, failed_at=now - 1
+        )
+        done = store.put_pages([page(0, 2, past=[dead, None], dedupe_key=["a", "a"]), page(2, 1, dedupe_key=["a"])])
+        assert (done.stored, done.duplicates) == (2, 1), "a dead letter holds no dedupe key"
+        letter, live = store.scan("jobs")
+        assert (letter.payload, letter.state, letter.attempts, live.state) == ("0", "dead", 2, "ready")
+        assert letter.last_error is not None and letter.last_error["type"] == "Bad"
+        assert_sound(store)
+
+    def test_a_receipt_says_where_the_messages_are_and_is_written_with_them(self, store: QueueStore) -> None:
+        put(store, payload="before", dedupe_key="k0")
+        pages = [
+            keyed("k0", "k1", None, "k1"),
+            page(0, 300, queue=["other" if n % 2 else "jobs" for n in range(300)], ordering_key=["x"] * 300),
+            page(300, 2, queue="full"),
+        ]
+        limits = {"full": Limit(1, "overflow-queue", "spare")}
+        store.put_pages(pages, limits=limits, receipt=("receipts", "mine"))
+        put(store, payload="after")
+        record = store.record("receipts", "mine")
+        assert record is not None
+        found = [
+            one.payload
+            for place in read_receipt(record.value)
+            for one in store.scan(place.queue, after=place.after, until=place.until)
+        ]
+        assert sorted(map(str, found)) == sorted(["k1", "None", *map(str, range(302))])
+        with pytest.raises(RecordConflict):
+            store.put_pages([page(0, 1)], records=[RecordWrite("x", "y", b"", 7)], receipt=("receipts", "no"))
+        assert store.record("receipts", "no") is None
+        store.put_pages([], receipt=("receipts", "nothing"))
+        empty = store.record("receipts", "nothing")
+        assert empty is not None and read_receipt(empty.value) == []
+
+    def test_records_are_read_as_they_were_before(self, store: QueueStore) -> None:
+        store.commit(Changes(records=[RecordWrite("stage", "0", b"0")]))
+
+        class Staged:
+            def __iter__(self) -> Iterator[Page]:
+                record = store.record("stage", "0")
+                assert record is not None, "its removal is no earlier than what is made of it"
+                yield Page([record.value.decode()], "jobs")
+
+        assert store.put_pages(Staged(), records=[RecordWrite("stage", "0", None)]).stored == 1
+        assert payloads(store.scan("jobs")) == ["0"] and store.record("stage", "0") is None
 
     def test_pages_that_are_none_are_refused(self, store: QueueStore) -> None:
         wrong: list[Any] = [

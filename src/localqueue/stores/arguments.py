@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localqueue.stores.engine.row import from_json
-from localqueue.stores.port import Changes, Lease, LeaseRequest, Limit, NewMessage, Page, RecordWrite, Settle
+from localqueue.stores.port import (
+    Changes,
+    Lease,
+    LeaseRequest,
+    Limit,
+    NewMessage,
+    Page,
+    RecordWrite,
+    Settle,
+    StoredMessage,
+)
 
 Check = Callable[[str, Any], None]
 
@@ -228,8 +238,10 @@ _USUAL: tuple[set[type], ...] = (
 _FEW = 8
 
 #: The columns of a page that each message has a value of, and the types of those.
-_PAGE = ("queue", "delay", "priority", "dedupe_key", "ordering_key", "headers", "run_id")
-_PAGE_TYPES: tuple[set[type], ...] = ({str}, {float, int}, {int}, _TEXT, _TEXT, _TEXT, _TEXT)
+_PAGE = ("queue", "delay", "priority", "dedupe_key", "ordering_key", "headers", "run_id", "past")
+_PAGE_TYPES: tuple[set[type], ...] = (
+    {str}, {float, int}, {int}, _TEXT, _TEXT, _TEXT, _TEXT, {StoredMessage, type(None)},
+)  # fmt: skip
 
 
 def _messages(messages: Sequence[NewMessage]) -> None:
@@ -297,6 +309,7 @@ CHECKS: dict[str, dict[str, Check]] = {
         "records": records,
         "limits": optional(limits),
         "topics": optional(numbers_by_name),
+        "receipt": optional(texts),
     },
     "ack_one": {"queue": text, "message_id": text, "token": count},
     "get": {"queue": text, "message_id": text},

@@ -85,7 +85,7 @@ class NewMessage(NamedTuple):
 
 class Page(NamedTuple):
     """New messages by column: `payload` has one for each, and so has every option that is not None. `queue` is the name
-    of all, or one for each."""
+    of all, or one for each; `past` is what `NewMessage` says."""
 
     payload: Sequence[Payload]
     queue: str | Sequence[str]
@@ -96,6 +96,7 @@ class Page(NamedTuple):
     ordering_key: Sequence[str | None] | None = None
     headers: Sequence[str | None] | None = None
     run_id: Sequence[str | None] | None = None
+    past: Sequence[StoredMessage | None] | None = None
 
     @property
     def queues(self) -> Sequence[str]:
@@ -105,7 +106,7 @@ class Page(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to look up for any of them."""
-        return self.dedupe_key is None and self.ordering_key is None and self.run_id is None
+        return self.dedupe_key is None and self.ordering_key is None and self.run_id is None and self.past is None
 
     def columns(self, ids: Sequence[str]) -> list[Sequence[Any]]:
         """The fields of the same as `NewMessage`, in their order."""
@@ -114,7 +115,7 @@ class Page(NamedTuple):
         return [
             ids, self.queues, self.payload, [self.codec] * count, self.delay or [0.0] * count,
             self.priority or [0] * count, self.dedupe_key or nothing, self.ordering_key or nothing, nothing,
-            self.headers or nothing, self.run_id or nothing, [()] * count, nothing,
+            self.headers or nothing, self.run_id or nothing, [()] * count, self.past or nothing,
         ]  # fmt: skip
 
     def messages(self, ids: Sequence[str]) -> list[NewMessage]:
@@ -425,12 +426,15 @@ class QueueStore(Protocol):
         records: Sequence[RecordWrite] = (),
         limits: Mapping[str, Limit] | None = None,
         topics: Mapping[str, int] | None = None,
+        receipt: tuple[str, str] | None = None,
     ) -> Put:
         """Commit new messages page by page, in their order, and records before them, all or none.
 
         It decides what a `commit` of all of them would. A store that can holds one page at a time in memory, and what
-        makes the pages may read records of the same store meanwhile. `pages` is gone through again when the transaction
-        has to begin anew, so it is a list, or an object with an `__iter__` of its own, and no iterator.
+        makes the pages may read records of the same store meanwhile, as they were before this. `pages` is gone through
+        again when the transaction has to begin anew, so it is a list, or an object with an `__iter__` of its own, and
+        no iterator. `receipt` is the kind and key of a record that is written with them and says where they are: see
+        `stores.receipts`.
         """
 
     def ack_one(self, queue: str, message_id: str, token: int) -> bool:

@@ -30,6 +30,7 @@ from localqueue.stores.port import (
     StoredMessage,
     Transition,
 )
+from localqueue.stores.receipts import Placed, placed, written_receipt
 
 SERVER_CALLS_AT_ONCE = 8
 _PROMPT = 0.1  # seconds, and a quarter of the lease: what a claim may take of it
@@ -127,11 +128,12 @@ class Shell(ABC):
         records: Sequence[RecordWrite] = (),
         limits: Mapping[str, Limit] | None = None,
         topics: Mapping[str, int] | None = None,
+        receipt: tuple[str, str] | None = None,
     ) -> Put:
         self._require_writable()
         while True:
             try:
-                return self._put_pages(pages, records, limits or {}, topics or {})
+                return self._put_pages(pages, records, limits or {}, topics or {}, receipt)
             except IdTaken:  # another process minted one of these keys
                 continue
 
@@ -141,13 +143,20 @@ class Shell(ABC):
         records: Sequence[RecordWrite],
         limits: Mapping[str, Limit],
         topics: Mapping[str, int],
+        receipt: tuple[str, str] | None,
     ) -> Put:
         """All of them in one commit, for a store that has nothing better."""
         messages: list[NewMessage] = []
+        places: list[Placed] = []
         for page in pages:
             check_page(page)
-            messages += page.messages(self.mint(len(page.payload)))
-        changes = Changes(enqueue=messages, records=records, limits=limits, topics=topics)
+            first = self.ids.reserve(len(page.payload))
+            keys = range(first, first + len(page.payload))
+            messages += page.messages([self.ids.id_of(key) for key in keys])
+            places += placed(self.ids, page, limits, keys) if keys else ()
+        if receipt is not None:
+            records = [*records, written_receipt(receipt, places)]
+        changes = Changes(messages, records=records, limits=limits, topics=topics, keep_ids=receipt is not None)
         done = self.commit(changes).enqueued
         found = Counter(one.outcome for one in done)
         at = done[0].at if done else self.now()

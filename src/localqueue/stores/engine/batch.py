@@ -17,7 +17,7 @@ from localqueue.stores.engine.unit import Unit
 from localqueue.stores.port import STATES, Changes, Enqueued, Limit, Page
 
 
-class _Landed(NamedTuple):
+class Landed(NamedTuple):
     """What became of a batch: the places of those that were stored, None for all of them, with their states and keys;
     whether the keys are newer than those they were given; and of each duplicate whose place is here the row that holds
     its key, or the place of the one before it that does."""
@@ -43,12 +43,11 @@ def land(unit: Unit, changes: Changes) -> list[Enqueued] | None:
     return None if landed is None else _told(unit, landed, len(messages))
 
 
-def land_page(unit: Unit, page: Page, limits: Mapping[str, Limit]) -> tuple[int, int] | None:
-    """The same of a page, under keys that are made here: how many were stored, and how many were duplicates."""
-    if unit.noting:
+def land_page(unit: Unit, page: Page, limits: Mapping[str, Limit]) -> Landed | None:
+    """The same of a page, under keys that are made here."""
+    if unit.noting or page.past is not None:
         return None
-    landed = _land(unit, page.columns(page.queues), None, limits)
-    return None if landed is None else (len(landed.keys), len(landed.duplicates))
+    return _land(unit, page.columns(page.queues), None, limits)
 
 
 def _land(
@@ -58,7 +57,7 @@ def _land(
     limits: Mapping[str, Limit],
     *,
     keep: bool = False,
-) -> _Landed | None:
+) -> Landed | None:
     rows = unit.rows
     ids, names, _, _, _, _, dedupe_keys, ordering_keys, lives, _, runs, afters, _ = columns
     if any(limit.overflow != "reject" for limit in limits.values()):
@@ -94,7 +93,7 @@ def _land(
         )  # fmt: skip
         if landed is not None:
             states, keys, newer = landed
-            return _Landed(kept, states, keys, newer, duplicates)
+            return Landed(kept, states, keys, newer, duplicates)
         if not guarded:
             return None
         guarded = False
@@ -208,7 +207,7 @@ def _require_room(
         raise QueueFull(name, maxsize)
 
 
-def _told(unit: Unit, landed: _Landed, count: int) -> list[Enqueued]:
+def _told(unit: Unit, landed: Landed, count: int) -> list[Enqueued]:
     """What a commit tells of each."""
     now, id_of = unit.now, unit.rows.ids.id_of
     usual = {state: Enqueued("stored", STATES[state], now) for state in set(landed.states)}

@@ -12,7 +12,8 @@ from localqueue.stores.engine.order import tell_ids, with_newer_ids
 from localqueue.stores.engine.port import Wanted
 from localqueue.stores.engine.settlement import settle
 from localqueue.stores.engine.unit import Unit
-from localqueue.stores.port import Changes, Committed, Enqueued, Limit, Page, Put, RecordWrite
+from localqueue.stores.port import Changes, Committed, Enqueued, Limit, Outcome, Page, Put, RecordWrite
+from localqueue.stores.receipts import Placed, placed, written_receipt
 from localqueue.stores.wiring import Wiring
 
 
@@ -44,26 +45,41 @@ def put_pages(
     records: Sequence[RecordWrite],
     limits: Mapping[str, Limit],
     topics: Mapping[str, int],
+    receipt: tuple[str, str] | None,
     admit: Callable[[Unit, Page], None],
 ) -> Put:
     """Records first, so that what is refused costs little, and one page after the other."""
     arrivals.check_topics(unit, Changes(topics=topics))
     unit.write_records(records)
     stored = duplicates = dropped = 0
+    places: list[Placed] = []
     for page in pages:
         check_page(page)
         if not page.payload:
             continue
         admit(unit, page)
-        done = batch.land_page(unit, page, limits)
-        if done is None:
-            ids = unit.rows.ids.take(len(page.payload))
-            found = Counter(one.outcome for one in apply(unit, Changes(page.messages(ids), limits=limits)).enqueued)
-            done = found["stored"] + found["diverted"], found["duplicate"]
-            dropped += found["dropped"]
-        stored, duplicates = stored + done[0], duplicates + done[1]
+        landed = batch.land_page(unit, page, limits)
+        if landed is None:
+            keys, found = _put_singly(unit, page, limits)
+            stored += found["stored"] + found["diverted"]
+            duplicates, dropped = duplicates + found["duplicate"], dropped + found["dropped"]
+        else:
+            keys = landed.keys
+            stored, duplicates = stored + len(keys), duplicates + len(landed.duplicates)
+        if receipt is not None and keys:
+            places += placed(unit.rows.ids, page, limits, keys)
         unit.turn_page()
+    if receipt is not None:
+        unit.write_records([written_receipt(receipt, places)])
     return Put(unit.now, stored, duplicates, dropped)
+
+
+def _put_singly(unit: Unit, page: Page, limits: Mapping[str, Limit]) -> tuple[Sequence[int], Counter[Outcome]]:
+    """The keys of what was stored, and how often what became of the messages of a page."""
+    ids = unit.rows.ids.take(len(page.payload))
+    done = apply(unit, Changes(page.messages(ids), limits=limits)).enqueued
+    stored = [one.id or given for one, given in zip(done, ids, strict=True) if one.outcome in ("stored", "diverted")]
+    return [key for key in unit.rows.ids.keys_of(stored) if key is not None], Counter(one.outcome for one in done)
 
 
 def prefetch(unit: Unit, changes: Changes) -> None:

@@ -89,8 +89,9 @@ class EngineStore(Shell):
         records: Sequence[RecordWrite],
         limits: Mapping[str, Limit],
         topics: Mapping[str, int],
+        receipt: tuple[str, str] | None,
     ) -> Put:
-        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, self._admit_page))
+        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, receipt, self._admit_page))
 
     def _admit_page(self, unit: Unit, page: Page) -> None:
         """Called inside of the transaction before a page is put, for a store that has to look at the room it needs, or

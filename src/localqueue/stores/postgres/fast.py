@@ -226,6 +226,7 @@ class FastPaths(Writer):
         records: Sequence[RecordWrite],
         limits: Mapping[str, Limit],
         topics: Mapping[str, int],
+        receipt: tuple[str, str] | None,
     ) -> Put:
         """Nothing is decided about the queues of plain pages, so nobody waits for them. What locks the others need is
         known when they are read: the transaction begins anew with those that somebody has."""
@@ -239,10 +240,10 @@ class FastPaths(Writer):
 
         if not limits and not topics:
             try:
-                return self._write(lambda unit: put_pages(unit, pages, records, {}, {}, plain), locked=False)
+                return self._write(lambda unit: put_pages(unit, pages, records, {}, {}, receipt, plain), locked=False)
             except _NotPlain:
                 pass
-        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, keyed))
+        return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, receipt, keyed))
 
     def _put(self, messages: Sequence[NewMessage]) -> Committed:
         keys = [key for key in self.ids.keys_of([one.id for one in messages]) if key is not None]

@@ -263,6 +263,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
         records: Sequence[RecordWrite],
         limits: Mapping[str, Limit],
         topics: Mapping[str, int],
+        receipt: tuple[str, str] | None,
     ) -> Put:
         """How much it is turns out on the way: each page asks for the room of all up to it, inside the transaction."""
         if self.path == ":memory:":
@@ -276,7 +277,7 @@ class SQLiteQueueStore(KeepsJournal, Notifies):
                 self._writer.require_room(size)
 
             try:
-                return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, admit))
+                return self._write(lambda unit: put_pages(unit, pages, records, limits, topics, receipt, admit))
             except QueueStoreFullError as error:
                 full = error
                 self._writer.make_room(size)
