@@ -24,10 +24,12 @@ from localqueue.spark.sink.delivery import (
     step_of,
 )
 from localqueue.spark.sink.staged_rows import Chunk, JobAborted, StagedRowsGone
+from localqueue.spark.sink.target import Target
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 from tests.stores import OPENERS, new_place
 
 KEY = "query:jobs"
+JOBS = Target(queue="jobs")
 
 
 @pytest.fixture(params=list(OPENERS))
@@ -61,7 +63,8 @@ def of(rows: int | None) -> Step | None:
 
 
 def deliver(store: QueueStore, batch: int, chunks: list[Chunk], step: int | None = None) -> bool:
-    return deliver_staged(store, key=KEY, batch=batch, chunks=chunks, queue="jobs", step=of(step))
+    done = deliver_staged(store, key=KEY, batch=batch, chunks=chunks, target=JOBS, step=of(step))
+    return done is not None
 
 
 def values(store: QueueStore, queue: str = "jobs") -> list[int]:
@@ -82,11 +85,11 @@ class Dies:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put_batch(self, *args: Any, **options: Any) -> Any:
+    def put_pages(self, *args: Any, **options: Any) -> Any:
         if self._puts == 0:
             raise QueueStoreUnavailableError("the driver died")
         self._puts -= 1
-        return self._store.put_batch(*args, **options)
+        return self._store.put_pages(*args, **options)
 
 
 def test_staged_rows_are_not_messages_until_they_are_committed_and_then_nothing_is_left(store: QueueStore) -> None:
@@ -151,8 +154,8 @@ def test_a_driver_that_was_taken_over_amid_a_batch_is_refused(memory: QueueStore
     chunks = staged(memory, 0, rows(0, 1), rows(1, 1), rows(2, 1))
 
     class TakenOver(Dies):
-        def put_batch(self, *args: Any, **options: Any) -> Any:
-            put = super().put_batch(*args, **options)
+        def put_pages(self, *args: Any, **options: Any) -> Any:
+            put = super().put_pages(*args, **options)
             if self._puts == 0:
                 memory.commit(Changes(records=[ledger.read(memory, KEY).amid(0, chunks, 1, "another")]))
             return put
@@ -172,9 +175,9 @@ def test_a_write_goes_in_steps_where_the_caller_or_the_store_wants_it() -> None:
 
 def test_a_transaction_is_bounded_in_rows_and_bytes(memory: QueueStore) -> None:
     class Counts(Dies):
-        def put_batch(self, queue: str, payloads: list[str], *args: Any, **options: Any) -> Any:
-            sizes.append(len(payloads))
-            return super().put_batch(queue, payloads, *args, **options)
+        def put_pages(self, pages: Any, **options: Any) -> Any:
+            sizes.append(sum(len(page.payload) for page in pages))
+            return super().put_pages(pages, **options)
 
     sizes: list[int] = []
     wide = pa.record_batch({"value": ['"' + "x" * 700 + '"']})
@@ -194,11 +197,11 @@ def test_of_two_drivers_that_write_the_same_batch_one_wins(store: QueueStore) ->
     chunks, twins = staged(store, 0, rows(0, 2)), staged(store, 0, rows(0, 2))
 
     class Beaten(Dies):
-        def put_batch(self, *args: Any, **options: Any) -> Any:
+        def put_pages(self, *args: Any, **options: Any) -> Any:
             if self._puts:
                 self._puts = 0
                 assert deliver(store, 0, twins)
-            return self._store.put_batch(*args, **options)
+            return self._store.put_pages(*args, **options)
 
     assert not deliver(Beaten(store, 1), 0, chunks)  # type: ignore[arg-type]
     assert values(store) == [0, 1]
@@ -215,7 +218,7 @@ def test_rows_that_are_gone_fail_a_commit_unless_they_are_in_the_queue(memory: Q
 def test_a_job_without_a_key_has_no_ledger(memory: QueueStore) -> None:
     for _ in range(2):
         chunks = staged_rows.stage(memory, staged_rows.job_token(), [rows(0, 2)])
-        assert deliver_staged(memory, key=None, batch=0, chunks=chunks, queue="jobs", step=None)
+        assert deliver_staged(memory, key=None, batch=0, chunks=chunks, target=JOBS, step=None)
     assert values(memory) == [0, 1, 0, 1]
     assert memory.records(ledger.KIND) == [] and left_behind(memory) == []
 
@@ -271,7 +274,8 @@ def test_what_a_dead_job_left_is_swept_a_day_later(tmp_path: Path) -> None:
 
 def put_part(store: QueueStore, *tables: Any, step: int | None = None, part: str = "query:000000000000:000001") -> bool:
     made = [pa.Table.from_batches([one]) for one in tables]
-    return deliver_part(store, key=KEY, batch=0, part=part, tables=made, queue="jobs", step=of(step))
+    done = deliver_part(store, key=KEY, batch=0, part=part, tables=made, target=JOBS, step=of(step))
+    return done is not None
 
 
 def test_a_partition_that_is_delivered_directly_is_in_the_queue_once(store: QueueStore) -> None:
@@ -302,11 +306,11 @@ def test_a_partition_that_seemed_to_end_early_goes_on_when_it_is_computed_again(
 
 def test_a_twin_of_a_task_puts_only_what_the_other_has_not(memory: QueueStore) -> None:
     class Beaten(Dies):
-        def put_batch(self, *args: Any, **options: Any) -> Any:
+        def put_pages(self, *args: Any, **options: Any) -> Any:
             if self._puts:
                 self._puts = 0
                 assert put_part(memory, rows(0, 2))
-            return self._store.put_batch(*args, **options)
+            return self._store.put_pages(*args, **options)
 
     assert put_part(Beaten(memory, 1), rows(0, 3))  # type: ignore[arg-type]
     assert values(memory) == [0, 1, 2]

@@ -132,6 +132,17 @@ class PageContract:
         assert store.put_pages([page(9, 1, queue="other")], limits=limits).stored == 1
         assert_sound(store)
 
+    def test_duplicates_take_no_room(self, store: QueueStore) -> None:
+        put(store, payload="there", dedupe_key="a")
+        limits = {"jobs": Limit(3)}
+        assert store.put_pages([keyed("a", "b", "b", "c"), keyed("c", "a")], limits=limits)[1:3] == (2, 4)
+        ids = store.mint(2)
+        twice = [NewMessage(one, "jobs", "x", dedupe_key=key) for one, key in zip(ids, "ab", strict=True)]
+        assert [one.outcome for one in store.commit(Changes(twice, limits=limits)).enqueued] == ["duplicate"] * 2
+        with pytest.raises(QueueFull):
+            store.put_pages([keyed("a", "d")], limits=limits)
+        assert_sound(store)
+
     def test_what_overflows_is_dropped_or_taken_elsewhere(self, store: QueueStore) -> None:
         done = store.put_pages([page(0, 3), page(3, 2)], limits={"jobs": Limit(4, "drop-newest")})
         assert done[1:] == (4, 0, 1)

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from localqueue.brokers.url import is_broker
+from localqueue.policies import StaticFanoutSubscriptions
 from localqueue.policies._limits import LONGEST
 from localqueue.spark.columns import VIEWS, known_columns
 from localqueue.stores.address import conceal, shown
@@ -23,6 +24,8 @@ MODES = ("subscribe", "consume")
 CORRUPT = ("column", "fail", "drop", "dead-letter")
 ENGINES = ("auto", "adbc", "python")
 DELIVERIES = ("atomic", "steps", "direct")
+#: What a sink does with a row that finds its queue full; the names are those of the backpressure policies.
+OVERFLOWS = ("reject", "drop-newest", "drop-oldest", "overflow-queue")
 
 #: Options that Spark adds of its own accord, or that belong to its writers.
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
@@ -32,6 +35,7 @@ NAMES = (
     "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
     "delivery", "claimStore", "schema", "inferSchema", "sampleSize", "inferTimestamp",
+    "maxsize", "overflow", "overflowQueue", "subscribers", "fanout", "tally",
 )  # fmt: skip
 _MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
@@ -72,6 +76,12 @@ class Options:
     infer: bool = False
     sample: int = 1000
     infer_times: bool = False
+    maxsize: int | None = None
+    overflow: str = "reject"
+    overflow_queue: str | None = None
+    subscribers: tuple[str, ...] = ()
+    fanout: bool = False
+    tally: str | None = None
 
     @property
     def store_url(self) -> str:
@@ -149,6 +159,12 @@ def parse(given: Mapping[str, str]) -> Options:
         "infer": _flag("inferSchema", texts.get("inferSchema", "false")),
         "sample": _count("sampleSize", texts.get("sampleSize")) or 1000,
         "infer_times": _flag("inferTimestamp", texts.get("inferTimestamp", "false")),
+        "maxsize": _count("maxsize", texts.get("maxsize")),
+        "overflow": _one_of("overflow", texts.get("overflow", "reject"), OVERFLOWS),
+        "overflow_queue": _filled("overflowQueue", texts.get("overflowQueue")),
+        "subscribers": _subscribers(texts.get("subscribers")),
+        "fanout": _flag("fanout", texts.get("fanout", "false")),
+        "tally": _filled("tally", texts.get("tally")),
     }
     return _agreeing(Options(**values), texts)
 
@@ -179,6 +195,15 @@ def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
     if options.claim_store is not None and not options.at_broker:
         raise OptionError(
             f"option 'claimStore' is for brokers; the claims on {shown(options.url)} are kept there, leave it out"
+        )
+    if "overflow" in texts and options.maxsize is None:
+        raise OptionError(
+            f"option 'overflow' ({options.overflow!r}) says what happens when the queue is full: say when that is with "
+            "option 'maxsize'"
+        )
+    if (options.overflow == "overflow-queue") != (options.overflow_queue is not None):
+        raise OptionError(
+            "option 'overflow' is 'overflow-queue' and option 'overflowQueue' names that queue: give both or neither"
         )
     return options
 
@@ -245,6 +270,15 @@ def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
     if len(set(names)) < len(names):
         raise OptionError(f"option 'columns' names a column twice: {_said(text)}")
     return names
+
+
+def _subscribers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    try:
+        return StaticFanoutSubscriptions(tuple(name.strip() for name in text.split(","))).subscribers
+    except ValueError as error:
+        raise OptionError(f"option 'subscribers' must be names with commas: {error}, in {_said(text)}") from None
 
 
 def _offset(name: str, text: str, words: tuple[str, ...]) -> int | str:

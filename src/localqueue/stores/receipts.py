@@ -1,4 +1,4 @@
-"""Where the messages of pages have been stored: a record that is written with them, for who may have to find them again.
+"""Where the messages of pages are stored: a record that is written with them, for who may have to find them again.
 
 It is a list of `[queue, after, until]`, the bounds that `scan` takes, between which a queue has these messages and no
 others: ids of a page are consecutive and nobody else's.

@@ -87,8 +87,8 @@ def compact(
         return CompactResult(target=written.uri, keys=written.rows)
     assert url is not None and queue is not None
     place = place_of(url, namespace=namespace, queue=queue)
-    keys = put_rows(_as_messages(found), place, idempotency_key)
-    return CompactResult(target=f"queue {queue!r}", keys=keys)
+    done = put_rows(_as_messages(found), place, idempotency_key)
+    return CompactResult(target=f"queue {queue!r}", keys=done.stored)
 
 
 def topic_rows(

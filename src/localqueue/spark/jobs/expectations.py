@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.place import opened
-from localqueue.spark.sink.delivery import expectation_failed
+from localqueue.spark.sink.message_pages import expectation_failed
 from localqueue.spark.streams.verdict import condemn
 
 if TYPE_CHECKING:

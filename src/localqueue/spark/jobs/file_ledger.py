@@ -22,6 +22,7 @@ from localqueue.spark.jobs.paced_puts import way_of
 from localqueue.spark.options import Options
 from localqueue.spark.sink import ledger
 from localqueue.spark.sink.delivery import deliver_staged, step_of
+from localqueue.spark.sink.target import Target
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 
 KIND = "spark-ingest"
@@ -121,7 +122,8 @@ class FileLedger:
         entry = self._entry(job)
         if entry.is_amid(_JOB):
             step = step_of(self._place.backend, self._place.delivery)
-            deliver_staged(self._store, key=entry.key, batch=_JOB, chunks=(), queue=self._queue, step=step)
+            target = Target(queue=self._queue)
+            deliver_staged(self._store, key=entry.key, batch=_JOB, chunks=(), target=target, step=step)
             return _PUT
         if entry.has(_JOB):
             return _OPEN if entry.has(_GIVEN_UP) else _PUT

@@ -23,6 +23,9 @@ from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.sink import delivery, ledger
 from localqueue.spark.sink.layout import layout
+from localqueue.spark.sink.message_pages import HeldRows
+from localqueue.spark.sink.tallies import Tally
+from localqueue.spark.sink.target import Target
 from localqueue.stores.port import QueueStore, RecordWrite
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ class IngestResult:
     """What `ingest` put: `rows` of the source, or none because it `was_there` already.
 
     Of a path, `files` says how many files these rows are of, and `known_files` how many were put before. `rejected`
-    rows are dead letters; `failed` counts them by rule.
+    rows are dead letters; `failed` counts them by rule. `duplicates` are rows whose dedupe key was held by a live
+    message or by a row before them: they are not put, and not among `rows`.
     """
 
     source: str
@@ -47,6 +51,7 @@ class IngestResult:
     known_files: int = 0
     rejected: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
+    duplicates: int = 0
 
     def __str__(self) -> str:
         if self.was_there:
@@ -55,7 +60,8 @@ class IngestResult:
         of = f"{self.files} new files of {self.source}" if known else self.source
         by_rule = ", ".join(f"{name}: {count}" for name, count in self.failed.items() if count)
         rejected = f"; {self.rejected} rows became dead letters ({by_rule})" if self.rejected else ""
-        return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}{rejected}"
+        twice = f"; {self.duplicates} rows were duplicates" if self.duplicates else ""
+        return f"put {self.rows} rows of {of} into queue {self.queue!r}{known}{rejected}{twice}"
 
 
 @told(reads=origin_of, writes=queue_of)
@@ -162,14 +168,16 @@ class _Putting:
     ) -> IngestResult:  # fmt: skip
         """Put these; the result with them."""
         rejected, failed = rejections(messages, rules) if rules else (0, {})
+        done = self._rows(messages, job)
         return replace(
             result,
-            rows=result.rows + self._rows(messages, job) - rejected,
+            rows=result.rows + done.stored - rejected,
+            duplicates=result.duplicates + done.duplicates,
             rejected=result.rejected + rejected,
             failed={name: result.failed.get(name, 0) + count for name, count in failed.items()},
         )
 
-    def _rows(self, messages: DataFrame, job: str | None) -> int:
+    def _rows(self, messages: DataFrame, job: str | None) -> Tally:
         if job is None and self.rate is not None:
             job = f"ingest {uuid.uuid4().hex}"
         if job is not None:
@@ -182,7 +190,7 @@ class _Putting:
 
 def _paced(
     place: Options, messages: DataFrame, job: str, rate: float | None, say: Progress
-) -> int:  # fmt: skip
+) -> Tally:  # fmt: skip
     """Put from the driver. The rows are sorted, so that a number of them is the same ones each time."""
     from pyspark.sql import functions as f
 
@@ -196,10 +204,11 @@ def _paced(
         def closing() -> Sequence[RecordWrite]:
             return [ledger.read(store, ledger.for_job(job, queue)).finished(0)]
 
-        return put_paced(
+        stored = put_paced(
             store, way, slices(_numbered(messages.orderBy(*order), way.through), rate), putting.put,
             rate=rate, closing=closing, progress=say,
         )  # fmt: skip
+        return Tally(stored=stored, duplicates=putting.duplicates)
 
 
 def _numbered(messages: DataFrame, behind: int) -> Iterator[tuple[int, Any]]:
@@ -216,6 +225,7 @@ class _Ingester:
 
         self._store = store
         self._queue = queue
+        self.duplicates = 0
         self._layout = layout(messages.schema, queue)
         self._schema = arrow_schema(messages.schema)
 
@@ -226,5 +236,7 @@ class _Ingester:
         given = [row.asDict() for row in rows]
         batch = pa.RecordBatch.from_pylist(given, schema=self._schema)
         table = pa.Table.from_batches([self._layout.messages(batch)]) if rows else None
-        delivery.put(self._store, [] if table is None else [table], self._queue, records)
-        return len(rows)
+        held = HeldRows([] if table is None else [table])
+        done = delivery.put(self._store, held, Target(queue=self._queue), records)
+        self.duplicates += done.duplicates
+        return done.stored

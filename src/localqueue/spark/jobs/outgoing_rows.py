@@ -5,14 +5,18 @@ A payload is JSON text, or a struct of which the sink makes it, so that a row is
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from localqueue.spark import sail
 from localqueue.spark.jobs.expectations import reasons
-from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.options import Options
+from localqueue.spark.place import opened
+from localqueue.spark.sink import tallies
 from localqueue.spark.sink.rowjson import check_columns, column_texts
+from localqueue.spark.sink.tallies import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,13 +89,20 @@ def as_texts(messages: DataFrame) -> DataFrame:
     return messages.mapInArrow(written, t.StructType(fields))
 
 
-def put_rows(messages: DataFrame, place: Options, idempotency_key: str | None) -> int:
-    """Write messages to a queue through its sink; how many rows they were."""
-    counted = RowCount(messages)
-    writer = counted.rows.write.format("localqueue").mode("append")
-    writer = writer.option("url", place.url).option("namespace", place.namespace).option("queue", place.need_queue())
-    (writer if idempotency_key is None else writer.option("idempotencyKey", idempotency_key)).save()
-    return counted.number()
+def put_rows(messages: DataFrame, place: Options, idempotency_key: str | None) -> Tally:
+    """Write messages to a queue through its sink; what became of them."""
+    name = uuid.uuid4().hex
+    options = {"url": place.url, "namespace": place.namespace, "queue": place.need_queue(), "tally": name}
+    if idempotency_key is not None:
+        options["idempotencyKey"] = idempotency_key
+    if sail.runs(messages.sparkSession):  # which refuses writes of parts that it has divided itself
+        messages = messages.coalesce(1)
+    messages.write.format("localqueue").options(**options).mode("append").save()
+    with opened(place) as store:
+        found = tallies.tally(store, name)
+        if found is not None:
+            tallies.forget(store, name)
+    return found or Tally()
 
 
 def _column_of(df: DataFrame) -> Callable[[str], Column]:

@@ -4,24 +4,40 @@ A write that the store takes in one transaction is visible as a whole or not at 
 it lasts. With `delivery=steps`, and always on Redis and MongoDB, more than a `Step` is put in several transactions,
 each with its progress in the ledger: readers may see the beginning of such a batch before its end, but a driver that
 dies in between is continued where it stopped, with the rows it had staged, by the next run of the same batch or of the
-job with the same key.
+job with the same key. What a job without a key has put is taken back instead, see `open_writes`.
+
+Either way the driver reads chunk after chunk while it puts them, and holds one at a time.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from localqueue.errors import IdTaken, RecordConflict
-from localqueue.spark.sink import ledger
+from localqueue.errors import (
+    QueueFull,
+    QueueStoreError,
+    QueueStoreUnavailableError,
+    RecordConflict,
+    SubscriptionsChanged,
+)
+from localqueue.spark.sink import ledger, open_writes
 from localqueue.spark.sink.ledger import PART_KIND, Entry
-from localqueue.spark.sink.staged_rows import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, fetch, removals
-from localqueue.stores.port import DEAD, Changes, NewMessage, QueueStore, RecordWrite, StoredMessage
+from localqueue.spark.sink.message_pages import HeldRows, Pages, Rows, StagedRows
+from localqueue.spark.sink.staged_rows import CHUNK_BYTES, CHUNK_ROWS, Chunk, StagedRowsGone, job_token, removals
+from localqueue.spark.sink.staged_rows import KIND as STAGE_KIND
+from localqueue.spark.sink.target import Target
+from localqueue.stores.port import Changes, Put, QueueStore, RecordWrite
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 Piece = TypeVar("Piece")
 
@@ -48,53 +64,109 @@ class WrittenElsewhere(RuntimeError):
 
 
 def deliver_staged(
-    store: QueueStore, *, key: str | None, batch: int, chunks: Sequence[Chunk], queue: str | None, step: Step | None
-) -> bool:
-    """Put the staged chunks of a batch; False when the ledger has that batch already.
+    store: QueueStore,
+    *,
+    key: str | None,
+    batch: int,
+    chunks: Sequence[Chunk],
+    target: Target,
+    step: Step | None,
+    job: str | None = None,
+) -> Put | None:
+    """Put the staged chunks of a batch; None when the ledger has that batch already.
 
-    Without a key there is no ledger, and nothing that could be asked for twice.
+    Without a key there is nothing that could be asked for twice, and nobody who would finish what was begun: a write
+    that fails amid its steps is undone. `job` is the token by which that is done where this driver can not do it.
     """
     if key is None:
-        for group in _steps(chunks, chunks, step):
-            put(store, fetch(store, group), queue, removals(group))
-        return True
+        return _deliver_once(store, chunks, target, step, job or job_token())
     entry = ledger.read(store, key)
     if entry.has(batch):
-        return False
+        return None
     try:
         if entry.chunks is not None and entry.batch < batch:
-            _deliver(store, entry, entry.batch, (), queue, step)
+            _deliver(store, entry, entry.batch, (), target, step)
             entry = ledger.read(store, key)
-        _deliver(store, entry, batch, chunks, queue, step)
+        return _deliver(store, entry, batch, chunks, target, step)
     except (RecordConflict, StagedRowsGone) as error:
         if ledger.read(store, key).has(batch):
-            return False
+            return None
         if isinstance(error, StagedRowsGone):
             raise
         raise WrittenElsewhere(_elsewhere(f"batch {batch} of {key!r}")) from error
-    return True
 
 
 def _deliver(
-    store: QueueStore, entry: Entry, batch: int, chunks: Sequence[Chunk], queue: str | None, step: Step | None
-) -> None:
+    store: QueueStore, entry: Entry, batch: int, chunks: Sequence[Chunk], target: Target, step: Step | None
+) -> Put:
     resumed = entry.is_amid(batch)
     done = 0
     if resumed:
         assert entry.chunks is not None
         chunks, done = entry.chunks, entry.done
+    # Of rows that were put before a death, nobody knows any more which were duplicates.
+    found = Put(0.0, sum(chunk.rows for chunk in chunks[:done]))
     groups = list(_steps(chunks[done:], chunks[done:], step))
+    all_rows = sum(chunk.rows for chunk in chunks)
     writer = uuid.uuid4().hex
     if len(groups) > 1 and not resumed:
         store.commit(Changes(records=[entry.amid(batch, chunks, 0, writer)]))
         entry = _own(store, entry.key, writer)
+    receipts: list[tuple[str, str]] = []
     for number, group in enumerate(groups, 1):
+        before = sum(chunk.rows for chunk in chunks[:done])
         done += len(group)
         last = number == len(groups)
-        change = entry.finished(batch) if last else entry.amid(batch, chunks, done, writer)
-        put(store, fetch(store, group), queue, [change, *removals(group)])
+        records = [entry.finished(batch) if last else entry.amid(batch, chunks, done, writer), *removals(group)]
+        receipt = None
+        if entry.is_once and last:
+            records += [RecordWrite(*one, None) for one in receipts]
+        elif entry.is_once:
+            receipt = open_writes.receipt_of(entry, number)
+            receipts.append(receipt)
+        with _refusing(store, target, all_rows, before=before, kept=not entry.is_once):
+            found = _sum(found, put(store, StagedRows(group), target, records, receipt=receipt))
         if not last:
             entry = _own(store, entry.key, writer)
+    return found
+
+
+def _deliver_once(store: QueueStore, chunks: Sequence[Chunk], target: Target, step: Step | None, job: str) -> Put:
+    """Put the chunks of a write that has no key, all of them or, as far as nobody has taken them meanwhile, none."""
+    open_writes.undo_dead(store, queue=target.queue)
+    in_steps = len(list(_steps(chunks, chunks, step))) > 1
+    key = ledger.for_once(job, target.queue)
+    try:
+        if in_steps:
+            return _deliver(store, ledger.read(store, key), 0, chunks, target, step)
+        rows = StagedRows(chunks)
+        with _refusing(store, target, rows.count):
+            return put(store, rows, target, removals(chunks))
+    except Exception as error:
+        try:
+            done = _after_failure(store, key, chunks, error)
+        except QueueStoreError:
+            raise error from None  # what was put is found by the next write
+        if done is None:
+            raise
+        return done
+
+
+def _after_failure(store: QueueStore, key: str, chunks: Sequence[Chunk], error: Exception) -> Put | None:
+    """Take back what was put of a write without a key; what became of it when it had only lost its last answer."""
+    entry = ledger.read(store, key)
+    if entry.version:
+        open_writes.undo(store, entry)
+    elif open_writes.was_undone(store, key):
+        raise WrittenElsewhere(
+            f"this write was silent for {open_writes.SILENT_FOR:.0f} seconds, and another one has taken back what it "
+            "had put: run it again"
+        ) from error
+    elif isinstance(error, QueueStoreUnavailableError) and store.record(STAGE_KIND, chunks[-1].key) is None:
+        rows = sum(chunk.rows for chunk in chunks)
+        _log.warning("the answer to the commit of %d rows was lost; they are in the queue", rows)
+        return Put(store.now(), rows)
+    return None
 
 
 def _own(store: QueueStore, key: str, writer: str) -> Entry:
@@ -112,32 +184,34 @@ def deliver_part(
     batch: int,
     part: str,
     tables: Sequence[pa.Table],
-    queue: str | None,
+    target: Target,
     step: Step | None,
-) -> bool:
-    """Put the rows of one partition at once; False when they are in the queue already.
+) -> Put | None:
+    """Put the rows of one partition at once; None when they are in the queue already.
 
     The record of the partition says how many of its rows were put, not that they were all: when what computes them
     fails, a task sees its input end as if that had been everything. So the partition must have the same rows in the
     same order when it is computed again, which then go on behind that number.
     """
     if key is not None and ledger.read(store, key).has(batch):
-        return False
-    total = sum(table.num_rows for table in tables)
+        return None
+    total_rows = sum(table.num_rows for table in tables)
     version, done = _progress(store, part)
-    fresh = bool(done < total)
-    while done < total:
+    fresh = Put(0.0, 0) if done < total_rows else None
+    while done < total_rows:
         rest = list(_behind(tables, done))
         group = next(_steps(rest, [Step(table.num_rows, table.nbytes) for table in rest], step))
         rows = done + sum(table.num_rows for table in group)
         try:
-            put(store, group, queue, [RecordWrite(PART_KIND, part, json.dumps({"rows": rows}).encode(), version)])
+            progress = RecordWrite(PART_KIND, part, json.dumps({"rows": rows}).encode(), version)
+            with _refusing(store, target, total_rows, before=done):
+                fresh = _sum(fresh or Put(0.0, 0), put(store, HeldRows(group), target, [progress]))
         except RecordConflict:
             before, (version, done) = done, _progress(store, part)
             if done <= before:
                 raise
             continue  # a twin of this task was faster
-        version, done = _progress(store, part) if rows < total else (version, rows)
+        version, done = _progress(store, part) if rows < total_rows else (version, rows)
     return fresh
 
 
@@ -181,71 +255,46 @@ def _parts(store: QueueStore, prefix: str) -> Iterator[Any]:
         after = page[-1].key
 
 
-def put(store: QueueStore, tables: Sequence[pa.Table], queue: str | None, records: Sequence[RecordWrite]) -> None:
-    """Enqueue the rows of these tables and write the records, in one transaction.
+def put(
+    store: QueueStore,
+    rows: Rows,
+    target: Target,
+    records: Sequence[RecordWrite],
+    *,
+    receipt: tuple[str, str] | None = None,
+) -> Put:
+    """Enqueue these rows and write the records, in one transaction; what became of the rows.
 
     A row whose dedupe key is held by a live message, or by a row before it, is a duplicate and is not stored.
     """
-    only = _only_queue(tables, queue)
-    if only is not None:
-        payloads = [value for table in tables for value in table.column("value").to_pylist()]
-        store.put_batch(only, payloads, None, records=records)
-        return
     while True:
+        reach = target.as_of_now(store)
         try:
-            store.commit(Changes(enqueue=list(_messages(store, tables, queue)), records=records))
-            return
-        except IdTaken:
+            return store.put_pages(
+                Pages(store, rows, reach), records=records, limits=reach.limits, topics=reach.topics, receipt=receipt
+            )
+        except SubscriptionsChanged:
             continue
 
 
-def _only_queue(tables: Sequence[pa.Table], queue: str | None) -> str | None:
-    """The queue of all these rows, when none of them has any other option."""
-    names: set[str | None] = set()
-    for table in tables:
-        if not set(table.column_names) <= {"value", "queue"}:
-            return None
-        if "queue" in table.column_names:
-            names.update(name or queue for name in table.column("queue").unique().to_pylist())
-        else:
-            names.add(queue)
-    return names.pop() if len(names) == 1 else None
+@contextmanager
+def _refusing(store: QueueStore, target: Target, rows: int, *, before: int = 0, kept: bool = True) -> Iterator[None]:
+    """Say of a write of so many rows how many there would be room for; of those before, which are put, `kept` says
+    whether they stay."""
+    try:
+        yield
+    except QueueFull as error:
+        raise target.refusal(store, error.queue, rows, before, kept=kept) from error
 
 
-def _messages(store: QueueStore, tables: Sequence[pa.Table], queue: str | None) -> Iterator[NewMessage]:
-    ids = iter(store.mint(sum(table.num_rows for table in tables)))
-    now = store.now()
-    for table in tables:
-        rows = table.num_rows
-
-        def values(name: str, usual: Any = None, table: pa.Table = table, rows: int = rows) -> list[Any]:
-            if name not in table.column_names:
-                return [usual] * rows
-            return [usual if value is None else value for value in table.column(name).to_pylist()]
-
-        for row in zip(
-            values("value"), values("queue", queue), values("delay", 0.0), values("priority", 0), values("dedupe_key"),
-            values("ordering_key"), values("headers"), values("run_id"), values("rejected"), strict=True,
-        ):  # fmt: skip
-            payload, name, delay, priority, dedupe_key, ordering_key, headers, run_id, rejected = row
-            message = NewMessage(
-                next(ids), name, payload, None, delay, priority, dedupe_key, ordering_key, None, headers, run_id
-            )
-            yield message if rejected is None else _dead(message, rejected, now)
+def total(puts: Iterable[Put]) -> Put | None:
+    """What became of all of them; None when there is none."""
+    found = list(puts)
+    return reduce(_sum, found) if found else None
 
 
-def _dead(message: NewMessage, why: str, now: float) -> NewMessage:
-    """The same as a dead letter from the beginning."""
-    past = StoredMessage(
-        message.id, message.queue, DEAD, message.payload, None, message.priority, 0, now, now,
-        last_error=expectation_failed(why), failed_at=now,
-    )  # fmt: skip
-    return message._replace(past=past)
-
-
-def expectation_failed(rules: str) -> dict[str, Any]:
-    """The error of a dead letter that has failed these rules."""
-    return {"type": "ExpectationFailed", "module": "localqueue.spark", "message": rules}
+def _sum(one: Put, other: Put) -> Put:
+    return Put(other.at, one.stored + other.stored, one.duplicates + other.duplicates, one.dropped + other.dropped)
 
 
 def _steps(pieces: Sequence[Piece], weights: Sequence[Chunk | Step], step: Step | None) -> Iterator[list[Piece]]:

@@ -32,7 +32,8 @@ CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 20_000
 #: After how many seconds the chunks of a job count as left behind.
 ABANDONED = 86_400.0
-_JOBS = "job:"
+#: What the tokens of batch jobs begin with.
+JOBS = "job:"
 
 
 class Chunk(NamedTuple):
@@ -53,7 +54,7 @@ class StagedRowsGone(RuntimeError):
 
 def job_token() -> str:
     """A token for one batch job; those of later jobs sort behind it."""
-    return f"{_JOBS}{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(6)}"
+    return f"{JOBS}{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(6)}"
 
 
 def keyed_family(ledger_key: str) -> str:
@@ -130,20 +131,17 @@ def pack(table: pa.Table) -> bytes:
     return packed
 
 
-def fetch(store: QueueStore, chunks: Sequence[Chunk]) -> list[pa.Table]:
-    """The rows of these chunks, or `StagedRowsGone`."""
+def fetch(store: QueueStore, chunk: Chunk) -> pa.Table:
+    """The rows of a chunk, or `StagedRowsGone`."""
     import pyarrow as pa
 
-    tables = []
-    for chunk in chunks:
-        record = store.record(KIND, chunk.key)
-        if record is None:
-            raise StagedRowsGone(
-                f"the staged rows {chunk.key!r} are gone: another driver has committed or aborted this write; "
-                "run one query a checkpoint, and one job an idempotencyKey, at a time"
-            )
-        tables.append(pa.ipc.open_stream(record.value).read_all())
-    return tables
+    record = store.record(KIND, chunk.key)
+    if record is None:
+        raise StagedRowsGone(
+            f"the staged rows {chunk.key!r} are gone: another driver has committed or aborted this write; "
+            "run one query a checkpoint, and one job an idempotencyKey, at a time"
+        )
+    return pa.ipc.open_stream(record.value).read_all()
 
 
 def removals(chunks: Iterable[Chunk]) -> list[RecordWrite]:
@@ -164,7 +162,7 @@ def sweep_abandoned(store: QueueStore) -> int:
     """Remove what batch jobs that did not commit have left, a day ago or longer: chunks, and the marks of aborts."""
     swept = 0
     for kind in (KIND, ABORTED_KIND):
-        for key, updated_at in _under(store, kind, _JOBS):
+        for key, updated_at in _under(store, kind, JOBS):
             if updated_at > store.now() - ABANDONED:
                 break
             store.commit(Changes(records=[RecordWrite(kind, key, None)]))

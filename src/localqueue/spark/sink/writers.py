@@ -2,14 +2,15 @@
 
 Tasks stage their rows where nobody sees them and the driver's commit puts them in one transaction with a ledger entry,
 so a write is visible as a whole and only once: by (query id, batch id) for a stream, by the option `idempotencyKey` for
-a batch job. A batch job without that key is atomic, but run again it writes again. The driver holds the batch in memory
-while it commits; keep micro-batches below a million rows. What Redis and MongoDB do differently is in `delivery`.
+a batch job. A batch job without that key is atomic, but run again when it has succeeded it writes again. The driver
+holds a chunk of the batch in memory at a time. What Redis and MongoDB do differently is in `delivery`.
 
 With `delivery=direct` each task puts its own rows as soon as it has them all. That is faster, rows are visible
 partition by partition and stay when the rest of the write fails, and exactly once holds only while a partition holds
 the same rows in the same order when it is computed again.
 
-Capacity and the policies of a `PersistentQueue` are not known here: a sink stores what it is given.
+The capacity of a queue and its subscribers are options, see `target`, and are kept as `put` keeps them. The other
+policies of a `PersistentQueue` are not known here.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from pyspark.sql.types import StructType
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 from localqueue.spark.shape import own_columns
-from localqueue.spark.sink import ledger, staged_rows
-from localqueue.spark.sink.delivery import deliver_part, deliver_staged, finish_parts, step_of
+from localqueue.spark.sink import ledger, open_writes, staged_rows, tallies
+from localqueue.spark.sink.delivery import deliver_part, deliver_staged, finish_parts, step_of, total
 from localqueue.spark.sink.layout import OPTION_COLUMNS, layout
 from localqueue.spark.sink.staged_rows import Chunk
+from localqueue.spark.sink.target import target_of
+from localqueue.stores.port import Put, QueueStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +51,7 @@ class Written(WriterCommitMessage):
     query: str | None = None
     rows: int = 0
     chunks: tuple[Chunk, ...] = ()
+    put: Put | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,7 @@ class _Sink:
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.layout = layout(schema, options.queue, own_columns(options, schema, frozenset({"value", *OPTION_COLUMNS})))
+        self.target = target_of(options, routed="queue" in (self.layout.options or ()))
         self.step = step_of(options.backend, options.delivery)
 
     @property
@@ -90,15 +95,16 @@ class _Sink:
         return Written(query=query, chunks=tuple(chunks), rows=sum(chunk.rows for chunk in chunks))
 
     def _put_partition(self, tables: list[pa.Table], write: _Write, query: str | None) -> Written:
+        put = None
         if tables:
             context = TaskContext.get()
             part = f"{write.part}:{0 if context is None else context.partitionId():06d}"
             with opened(self.options) as store:
-                deliver_part(
-                    store, key=write.key, batch=write.batch, part=part, tables=tables, queue=self.options.queue,
+                put = deliver_part(
+                    store, key=write.key, batch=write.batch, part=part, tables=tables, target=self.target,
                     step=self.step,
                 )  # fmt: skip
-        return Written(query=query, rows=sum(table.num_rows for table in tables))
+        return Written(query=query, rows=sum(table.num_rows for table in tables), put=put)
 
     def commit_write(self, messages: Sequence[Written], write: _Write) -> None:
         chunks = [chunk for message in messages for chunk in message.chunks]
@@ -108,16 +114,29 @@ class _Sink:
         with opened(self.options) as store:
             if self.direct:
                 finish_parts(store, key=write.key, batch=write.batch, family=write.family)
+                self._tell(store, write, total([message.put for message in messages if message.put is not None]))
                 return
             if not chunks and not ledger.read(store, write.key or "").is_amid(write.batch):
                 return
-            fresh = deliver_staged(
-                store, key=write.key, batch=write.batch, chunks=chunks, queue=self.options.queue, step=self.step
-            )
-            if not fresh:
-                _log.warning("batch %s of %r is in the queue already: nothing was written", write.batch, write.key)
+            put = deliver_staged(
+                store, key=write.key, batch=write.batch, chunks=chunks, target=self.target, step=self.step,
+                job=write.job,
+            )  # fmt: skip
+            self._tell(store, write, put)
             staged_rows.sweep(store, write.family)
             staged_rows.sweep_abandoned(store)
+            open_writes.undo_dead(store)
+
+    def _tell(self, store: QueueStore, write: _Write, put: Put | None) -> None:
+        """Say what became of the rows."""
+        if put is None:
+            _log.warning("batch %s of %r is in the queue already: nothing was written", write.batch, write.key)
+        else:
+            level = logging.WARNING if put.dropped else logging.INFO
+            said = "%d messages were stored in %r, %d rows were duplicates, %d were dropped by a full queue"
+            _log.log(level, said, put.stored, self.options.queue, put.duplicates, put.dropped)
+        if self.options.tally is not None:
+            tallies.keep(store, self.options.tally, put)
 
     def abort_write(self, write: _Write) -> None:
         with opened(self.options) as store:
@@ -125,8 +144,11 @@ class _Sink:
                 if write.key is None:
                     finish_parts(store, key=None, batch=write.batch, family=write.family)
                 return
-            begun = () if write.key is None else ledger.read(store, write.key).chunks or ()
-            staged_rows.abort(store, write.token, job=write.job, keep={chunk.key for chunk in begun})
+            begun = ledger.read(store, write.key or ledger.for_once(write.job or "", self.target.queue))
+            if begun.is_once and begun.version:
+                open_writes.undo(store, begun)
+            kept = () if begun.is_once else begun.chunks or ()
+            staged_rows.abort(store, write.token, job=write.job, keep={chunk.key for chunk in kept})
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):

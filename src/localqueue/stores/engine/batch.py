@@ -73,7 +73,7 @@ def _land(
         graph = graph._replace(run=unit.run(runs[0]).id)
     queues = {name: rows.queue(name) for name in sorted(set(names))}
     numbers = list(map(queues.__getitem__, names))
-    guarded = rows.guards_dedupe_keys
+    guarded = rows.guards_dedupe_keys and not limits  # a duplicate takes no room
     while True:
         if not guarded:
             unit.fetch(
