@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from localqueue.spark.jobs.triage import triage as triage
     from localqueue.spark.lineage import tell_lineage as tell_lineage
     from localqueue.spark.options import OptionError as OptionError
+    from localqueue.spark.sink.tallies import tally as tally
     from localqueue.spark.source.sample import infer_schema as infer_schema
     from localqueue.spark.spark_session import register as register
     from localqueue.spark.spark_session import session as session
@@ -59,6 +60,7 @@ _HOMES = {
     "reset_consumer": "localqueue.spark.streams.consumers",
     "session": "localqueue.spark.spark_session",
     "stream_report": "localqueue.spark.jobs.live_report",
+    "tally": "localqueue.spark.sink.tallies",
     "tell_lineage": "localqueue.spark.lineage",
     "triage": "localqueue.spark.jobs.triage",
 }

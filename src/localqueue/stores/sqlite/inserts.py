@@ -116,7 +116,7 @@ def insert_batch(execute: Execute, batch: Batch, counts: Counts) -> None:
 def _newest(queue: Any, keys: Sequence[int]) -> dict[int, int]:
     """The greatest key of each queue."""
     if not isinstance(queue, list):
-        return {queue: max(keys)}
+        return {queue: keys[-1] if isinstance(keys, range) else max(keys)}
     newest: dict[int, int] = {}
     for one, key in zip(queue, keys, strict=True):
         newest[one] = max(key, newest.get(one, 0))
