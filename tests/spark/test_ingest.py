@@ -231,6 +231,15 @@ def dead(url: str, queue: str) -> dict[int, str]:
     return {json.loads(one.payload)["n"]: (one.last_error or {})["message"] for one in found}
 
 
+@pytest.mark.parametrize("rate", [None, 1e6])
+def test_duplicates_are_not_counted_as_put(spark: Any, url: str, rate: float | None) -> None:
+    rows = spark.sql("SELECT id, CAST(id % 3 AS STRING) AS city FROM range(5)")
+    first = ingest(spark, rows, url=url, queue="keyed", key="city", rate=rate)
+    again = ingest(spark, rows, url=url, queue="keyed", key="city", rate=rate)
+    assert [(one.rows, one.duplicates) for one in (first, again)] == [(3, 2), (0, 5)]
+    assert str(again).endswith("put 0 rows of the DataFrame into queue 'keyed'; 5 rows were duplicates")
+
+
 def test_rows_that_fail_an_expectation_are_dead_letters_with_the_name_of_the_rule(
     spark: Any, url: str, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def undo_dead(store: QueueStore, *, queue: str | None = None) -> None:
     """Take back what drivers have left that died amid a write. Those into `queue` are waited for until it is known."""
     for record in _open(store):
         ours = queue is not None and record.key.startswith(ledger.for_once("", queue))
-        if _is_dead(store, record, wait=ours):
+        if _silence_left(store, record) <= 0 or (ours and _is_dead(store, record)):
             undo(store, ledger.entry_of(record))
 
 
@@ -73,15 +73,21 @@ def _remove(store: QueueStore, place: Placed) -> int:
     return removed
 
 
-def _is_dead(store: QueueStore, record: Record, *, wait: bool) -> bool:
+def _silence_left(store: QueueStore, record: Record) -> float:
+    """In how many seconds its driver counts as dead, if it does nothing until then."""
+    return record.updated_at + SILENT_FOR - store.now()
+
+
+def _is_dead(store: QueueStore, record: Record) -> bool:
+    """Wait until it is known."""
     with store.listen_records(record.kind, [record.key]) as waiter:
         while True:
             now = store.record(record.kind, record.key)
             if now is None or now.version != record.version:
                 return False
-            left = record.updated_at + SILENT_FOR - store.now()
-            if left <= 0 or not wait:
-                return left <= 0
+            left = _silence_left(store, record)
+            if left <= 0:
+                return True
             waiter.wait(left)
 
 
