@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyspark.version
 import pytest
 
 from localqueue.spark import checkup, checkup_session
@@ -92,6 +95,20 @@ def test_without_java_nothing_is_started(machine: dict[str, str], monkeypatch: p
 def test_another_spark_is_a_warning(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert by_name(doctor(quick=True))["Spark"].state == "warn"
+
+
+def test_the_pyspark_that_spark_submit_brings_was_not_installed_and_is_there(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del machine["pyspark"]
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    brought = ModuleSpec(
+        "pyspark", None, origin=str(tmp_path / "python" / "lib" / "pyspark.zip" / "pyspark" / "__init__.py")
+    )
+    monkeypatch.setattr(checkup, "find_spec", lambda name: brought if name == "pyspark" else find_spec(name))
+    checks = by_name(doctor(quick=True))
+    assert (checks["pyspark"].state, checks["pyspark"].found) == ("ok", pyspark.version.__version__)
+    assert (checks["Spark"].state, checks["Spark"].found) == ("ok", str(tmp_path))
 
 
 def test_a_python_without_the_package_is_told_of_before_a_session_of_ours_names_another(

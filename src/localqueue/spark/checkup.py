@@ -153,13 +153,25 @@ def _package(package: str, oldest: str, too_new: str | None, is_needed: bool) ->
     install = _INSTALL.get(package, EXTRA)
     bad = FAIL if is_needed else WARN
     try:
-        found = version(package)
+        found = _version(package)
     except PackageNotFoundError:
         without = f", {_WITHOUT[package]}" if package in _WITHOUT else ""
         return Check(name=package, state=bad, found=f"not installed{without}", way_out=install)
     if _numbers(found) < _numbers(oldest) or (too_new is not None and _numbers(found) >= _numbers(too_new)):
         return Check(name=package, state=bad, found=f"{found}, and {wanted} is needed", way_out=install)
     return Check(name=package, state=OK, found=found)
+
+
+def _version(package: str) -> str:
+    """The version, or PackageNotFoundError. The PySpark that spark-submit puts on the path was never installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        if package != "pyspark" or find_spec(package) is None:
+            raise
+        from pyspark.version import __version__
+
+        return __version__
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -204,7 +216,7 @@ def _spark_home() -> Check:
     own = find_spec("pyspark")
     if not home or own is None or own.origin is None:
         return Check(name="Spark", state=OK, found="the one that PySpark brings")
-    if os.path.realpath(home) == os.path.dirname(os.path.realpath(own.origin)):
+    if os.path.realpath(own.origin).startswith(os.path.join(os.path.realpath(home), "")):
         return Check(name="Spark", state=OK, found=home)
     return Check(
         name="Spark",
