@@ -34,7 +34,16 @@ def test_the_python_of_the_path_is_asked_although_it_is_a_link_to_the_same_file(
     assert "No module named 'localqueue'" in wrong
     assert wrong_python(sys.executable) is None
     assert wrong_python(None, str(Path(localqueue.__file__).parents[1])) is None, "Spark tells it where the package is"
-    assert "there is no such program here" in (wrong_python("env/bin/python") or "")
+    assert (wrong_python("no-python") or "").endswith("there is no such program here")
+
+
+def test_the_python_of_an_archive_has_to_be_where_the_driver_runs_too(
+    bare: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = wrong_python("./env/bin/python") or ""
+    assert f"there is no such program here in {tmp_path}" in wrong
+    assert "start the driver where the environment lies" in wrong
 
 
 def test_a_session_of_ours_starts_what_is_named_or_this_python(bare: str) -> None:

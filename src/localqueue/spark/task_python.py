@@ -52,7 +52,10 @@ def wrong_python(said: str | None, search: str | None = None) -> str | None:
     named = said or _DEFAULT
     program = shutil.which(named)
     if program is None:
-        return f"Spark starts {named!r} for the data source and for tasks, and there is no such program here"
+        where = ""
+        if os.path.dirname(named) and not os.path.isabs(named):
+            where = f" in {os.getcwd()} (--archives unpacks for executors: start the driver where the environment lies)"
+        return f"Spark starts {named!r} for the data source and for tasks, and there is no such program here{where}"
     if _is_this(program):
         return None
     try:
