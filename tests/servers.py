@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-_READY_WITHIN = 60.0
 _TRIES = 20
 
 # Writes down its process id before it becomes the server. It can not when the folder was removed, and then there is no
@@ -164,7 +163,7 @@ class Server(ABC):
         """False when a port was taken."""
         size = len(self._whole_log())
         process = self.process = self.launch()
-        deadline = time.monotonic() + _READY_WITHIN
+        deadline = time.monotonic() + self.ready_within
         last: Exception | None = None
         while time.monotonic() < deadline:
             if process.poll() is not None:
@@ -181,7 +180,7 @@ class Server(ABC):
             except Exception as error:
                 last = error
             time.sleep(0.02)  # between two looks at a server that is starting
-        raise RuntimeError(f"{self.name} was not ready within {_READY_WITHIN} s ({last}): {self.log()}")
+        raise RuntimeError(f"{self.name} was not ready within {self.ready_within} s ({last}): {self.log()}")
 
     def kill(self) -> None:
         """SIGKILL, as a crash of the machine's process would be."""
@@ -193,6 +192,7 @@ class Server(ABC):
 
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     end_signal: ClassVar[signal.Signals] = signal.SIGKILL  # when the data is not wanted any more
+    ready_within: ClassVar[float] = 60.0
     ends_within: ClassVar[float] = 20.0
 
     def _end(self, how: signal.Signals) -> None:
