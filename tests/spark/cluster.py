@@ -63,7 +63,7 @@ class SparkServer(Server):
                 "SPARK_HOME": str(home),
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_DAEMON_MEMORY": self.memory,
-                "SPARK_DAEMON_JAVA_OPTS": " ".join((QUICK, f"-D{ONE_PORT}=0", *self.java_options())),
+                "SPARK_DAEMON_JAVA_OPTS": " ".join((self.java(), f"-D{ONE_PORT}=0", *self.java_options())),
                 "SPARK_LOCAL_DIRS": str(self.folder / "local"),
                 **self.environment(),
             },
@@ -71,6 +71,10 @@ class SparkServer(Server):
 
     def environment(self) -> dict[str, str]:
         return {}
+
+    def java(self) -> str:
+        """How its Java is started: what a killed one leaves is in the folder, and goes with it."""
+        return f"{QUICK} -Djava.io.tmpdir={self.folder}"
 
     def java_options(self) -> tuple[str, ...]:
         return ()
@@ -171,8 +175,8 @@ class Submitted(SparkServer):
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": QUICK,
-            "spark.executor.extraJavaOptions": QUICK,
+            "spark.driver.extraJavaOptions": self.java(),
+            "spark.executor.extraJavaOptions": self.java(),
             "spark.executor.memory": "512m",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.codegen.wholeStage": "false",
