@@ -6,19 +6,17 @@ opened, with the name of the option and the way out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from localqueue.brokers.url import is_broker
-from localqueue.policies import StaticFanoutSubscriptions
-from localqueue.policies._limits import LONGEST
-from localqueue.spark.columns import VIEWS, known_columns
-from localqueue.stores.address import conceal, shown
+from localqueue.spark import option_values as values
+from localqueue.spark.columns import VIEWS
+from localqueue.spark.option_values import OptionError as OptionError
+from localqueue.stores.address import shown
 from localqueue.stores.default import from_environment
-from localqueue.stores.url import absolute, backend_of
+from localqueue.stores.url import backend_of
 
 MODES = ("subscribe", "consume")
 CORRUPT = ("column", "fail", "drop", "dead-letter")
@@ -37,12 +35,7 @@ NAMES = (
     "delivery", "claimStore", "schema", "inferSchema", "sampleSize", "inferTimestamp",
     "maxsize", "overflow", "overflowQueue", "subscribers", "fanout", "tally",
 )  # fmt: skip
-_MOST = 2**63  # more than any store counts
 _SPELLED = {name.lower(): name for name in NAMES}
-
-
-class OptionError(ValueError):
-    """An option of the data source that can not be: the message names it, its value and what it may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,44 +122,44 @@ def parse(given: Mapping[str, str]) -> Options:
             "the environment of Spark"
         )
     at_broker = is_broker(url)
-    url = url if at_broker else _store("url", url)
-    view = _one_of("view", texts.get("view", "messages"), tuple(VIEWS))
-    values: dict[str, Any] = {
+    url = url if at_broker else values.store("url", url)
+    view = values.one_of("view", texts.get("view", "messages"), tuple(VIEWS))
+    found: dict[str, Any] = {
         "url": url,
-        "namespace": _filled("namespace", texts.get("namespace")) or (usual.namespace if usual else "default"),
-        "queue": _filled("queue", texts.get("queue")),
+        "namespace": values.filled("namespace", texts.get("namespace")) or (usual.namespace if usual else "default"),
+        "queue": values.filled("queue", texts.get("queue")),
         "view": view,
-        "mode": _one_of("mode", texts.get("mode", "subscribe"), MODES),
-        "consumer": _filled("consumer", texts.get("consumer")),
-        "columns": _columns(view, texts.get("columns")),
-        "starting": _offset("startingOffsets", texts.get("startingOffsets", "earliest"), ("earliest", "latest")),
-        "ending": _offset("endingOffsets", texts.get("endingOffsets", "latest"), ("latest",)),
-        "starting_at": _moment("startingTimestamp", texts.get("startingTimestamp")),
-        "ending_at": _moment("endingTimestamp", texts.get("endingTimestamp")),
-        "max_offsets": _count("maxOffsetsPerTrigger", texts.get("maxOffsetsPerTrigger")),
-        "min_partitions": _count("minPartitions", texts.get("minPartitions")),
-        "num_partitions": _count("numPartitions", texts.get("numPartitions")),
-        "include_headers": _flag("includeHeaders", texts.get("includeHeaders", "true")),
-        "fail_on_data_loss": _flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
-        "corrupt": _one_of("corruptRows", texts["corruptRows"], CORRUPT) if "corruptRows" in texts else None,
-        "claim_timeout": _seconds("claimTimeout", texts.get("claimTimeout", "120" if at_broker else "86400")),
-        "max_attempts": _count("maxAttempts", texts.get("maxAttempts")),
-        "engine": _one_of("engine", texts.get("engine", "auto"), ENGINES),
-        "idempotency_key": _filled("idempotencyKey", texts.get("idempotencyKey")),
-        "delivery": _one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
-        "claim_store": _store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
-        "schema": _filled("schema", texts.get("schema")),
-        "infer": _flag("inferSchema", texts.get("inferSchema", "false")),
-        "sample": _count("sampleSize", texts.get("sampleSize")) or 1000,
-        "infer_times": _flag("inferTimestamp", texts.get("inferTimestamp", "false")),
-        "maxsize": _count("maxsize", texts.get("maxsize")),
-        "overflow": _one_of("overflow", texts.get("overflow", "reject"), OVERFLOWS),
-        "overflow_queue": _filled("overflowQueue", texts.get("overflowQueue")),
-        "subscribers": _subscribers(texts.get("subscribers")),
-        "fanout": _flag("fanout", texts.get("fanout", "false")),
-        "tally": _filled("tally", texts.get("tally")),
+        "mode": values.one_of("mode", texts.get("mode", "subscribe"), MODES),
+        "consumer": values.filled("consumer", texts.get("consumer")),
+        "columns": values.columns(view, texts.get("columns")),
+        "starting": values.offset("startingOffsets", texts.get("startingOffsets", "earliest"), ("earliest", "latest")),
+        "ending": values.offset("endingOffsets", texts.get("endingOffsets", "latest"), ("latest",)),
+        "starting_at": values.moment("startingTimestamp", texts.get("startingTimestamp")),
+        "ending_at": values.moment("endingTimestamp", texts.get("endingTimestamp")),
+        "max_offsets": values.count("maxOffsetsPerTrigger", texts.get("maxOffsetsPerTrigger")),
+        "min_partitions": values.count("minPartitions", texts.get("minPartitions")),
+        "num_partitions": values.count("numPartitions", texts.get("numPartitions")),
+        "include_headers": values.flag("includeHeaders", texts.get("includeHeaders", "true")),
+        "fail_on_data_loss": values.flag("failOnDataLoss", texts.get("failOnDataLoss", "true")),
+        "corrupt": values.one_of("corruptRows", texts["corruptRows"], CORRUPT) if "corruptRows" in texts else None,
+        "claim_timeout": values.seconds("claimTimeout", texts.get("claimTimeout", "120" if at_broker else "86400")),
+        "max_attempts": values.count("maxAttempts", texts.get("maxAttempts")),
+        "engine": values.one_of("engine", texts.get("engine", "auto"), ENGINES),
+        "idempotency_key": values.filled("idempotencyKey", texts.get("idempotencyKey")),
+        "delivery": values.one_of("delivery", texts.get("delivery", "atomic"), DELIVERIES),
+        "claim_store": values.store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
+        "schema": values.filled("schema", texts.get("schema")),
+        "infer": values.flag("inferSchema", texts.get("inferSchema", "false")),
+        "sample": values.count("sampleSize", texts.get("sampleSize")) or 1000,
+        "infer_times": values.flag("inferTimestamp", texts.get("inferTimestamp", "false")),
+        "maxsize": values.count("maxsize", texts.get("maxsize")),
+        "overflow": values.one_of("overflow", texts.get("overflow", "reject"), OVERFLOWS),
+        "overflow_queue": values.filled("overflowQueue", texts.get("overflowQueue")),
+        "subscribers": values.subscribers(texts.get("subscribers")),
+        "fanout": values.flag("fanout", texts.get("fanout", "false")),
+        "tally": values.filled("tally", texts.get("tally")),
     }
-    return _agreeing(Options(**values), texts)
+    return _agreeing(Options(**found), texts)
 
 
 def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
@@ -208,25 +201,6 @@ def _agreeing(options: Options, texts: Mapping[str, str]) -> Options:
     return options
 
 
-def _store(name: str, text: str) -> str:
-    """The address of a store that tasks can open."""
-    if is_broker(text):
-        raise OptionError(
-            f"option {name!r} is a broker ({shown(text)}), and must be a store such as sqlite:///claims.db"
-        )
-    try:
-        url = absolute(text)
-        backend = backend_of(url)
-    except ValueError as error:
-        raise OptionError(f"option {name!r}: {error}") from None
-    if backend == "memory":
-        raise OptionError(
-            f"option {name!r} is a memory store, which only its own process can see; "
-            "Spark reads sqlite://, lmdb://, postgresql://, redis:// and mongodb://"
-        )
-    return url
-
-
 def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, text in given.items():
         key = name.lower()
@@ -238,102 +212,4 @@ def _spelled(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if key in _SPELLED:
             yield _SPELLED[key], text
         elif key not in _SPARKS_OWN:
-            raise OptionError(f"option {_said(name)} is not known; there are {', '.join(NAMES)}")
-
-
-def _said(text: str) -> str:
-    """What was given, without the password of an address that is at the wrong place."""
-    return repr(conceal(text, text))
-
-
-def _filled(name: str, text: str | None) -> str | None:
-    if text is not None and not text.strip():
-        raise OptionError(f"option {name!r} is empty")
-    return text
-
-
-def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
-    if text not in allowed:
-        raise OptionError(f"option {name!r} must be one of {', '.join(allowed)}, not {_said(text)}")
-    return text
-
-
-def _columns(view: str, text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    known = known_columns(view)
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        what = f"has no column {_said(unknown[0])}" if unknown else "needs at least one column"
-        raise OptionError(f"option 'columns': view {view!r} {what}; it has {', '.join(known)}")
-    if len(set(names)) < len(names):
-        raise OptionError(f"option 'columns' names a column twice: {_said(text)}")
-    return names
-
-
-def _subscribers(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    try:
-        return StaticFanoutSubscriptions(tuple(name.strip() for name in text.split(","))).subscribers
-    except ValueError as error:
-        raise OptionError(f"option 'subscribers' must be names with commas: {error}, in {_said(text)}") from None
-
-
-def _offset(name: str, text: str, words: tuple[str, ...]) -> int | str:
-    if text in words:
-        return text
-    try:
-        offset = json.loads(text)
-        seq = offset["seq"] if isinstance(offset, dict) else offset
-        if type(seq) is int and 0 <= seq < _MOST:
-            return seq
-    except (ValueError, KeyError, RecursionError):
-        pass
-    offset = f'{", ".join(words)} or an offset such as {{"seq": 120}}'
-    raise OptionError(f"option {name!r} must be {offset}, not {_said(text)}")
-
-
-def _moment(name: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return int(text) / 1000.0  # as the Kafka source: milliseconds since the epoch
-    except (ValueError, OverflowError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise OptionError(
-            f"option {name!r} must be milliseconds since 1970 or an ISO time with its zone, such as "
-            f"2026-01-31T12:00:00+00:00, not {_said(text)}"
-        )
-    return moment.timestamp()
-
-
-def _count(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 1000 and 1 <= int(digits) < _MOST):
-        raise OptionError(f"option {name!r} must be a whole number from 1, not {_said(text)}")
-    return int(digits)
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= LONGEST:
-        raise OptionError(f"option {name!r} must be seconds above 0, at most {LONGEST:.0f}, not {_said(text)}")
-    return seconds
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"option {name!r} must be true or false, not {_said(text)}")
-    return text.lower() == "true"
+            raise OptionError(f"option {values.said(name)} is not known; there are {', '.join(NAMES)}")
