@@ -13,6 +13,7 @@ from localqueue.spark.jobs import delta_table, parquet_archive
 from localqueue.spark.jobs.archive import archive, read_archive
 from localqueue.spark.jobs.export import export
 from localqueue.spark.jobs.files import HadoopFolder, files_in, folder_at
+from localqueue.spark.jobs.journal_rows import journal_rows, place_of, utc_date
 from localqueue.spark.jobs.staged_files import stage
 from localqueue.stores.port import Changes, NewMessage
 from localqueue.stores.url import open_store
@@ -156,6 +157,32 @@ def test_two_archivers_at_a_time_double_nothing(
         delta_table.write_delta(rows, place, partition_by=["date"], transaction=delta_table.Transaction(name, 5))
     monkeypatch.undo()
     assert archived(spark, delta) == [1, 2, 3, 4, 5]
+
+
+def test_an_archiver_that_looked_before_another_ones_commit_does_not_add_the_same_entries(
+    spark: Any, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "delta"
+    journal.put("1")
+    archive(spark, url=journal.url, path=path, format="delta")
+    journal.put("2", "3")
+    staged, began = delta_table.stage, []
+
+    def meanwhile(*args: Any) -> Any:
+        if not began:  # another one, that found less, commits while this one writes
+            began.append(True)
+            rows = journal_rows(spark, place_of(journal.url), after=1, last=2).withColumn("date", utc_date("at"))
+            less = delta_table.Transaction("localqueue archive default *", 2, after=1)
+            delta_table.write_delta(rows, folder_at(spark, path), partition_by=["date"], transaction=less)
+        return staged(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_table, "stage", meanwhile)
+        with pytest.raises(delta_table.CommittedElsewhere, match="somebody else has committed"):
+            archive(spark, url=journal.url, path=path, format="delta")
+    assert archived(spark, path) == [1, 2]
+    assert archive(spark, url=journal.url, path=path, format="delta").rows == 1
+    assert archived(spark, path) == [1, 2, 3]
 
 
 def test_only_what_is_archived_is_pruned(

@@ -10,7 +10,7 @@ from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.output import Output
 from localqueue.cli.pipeline_results import moment_of, need_queue, show_result
-from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
+from localqueue.cli.pipeline_session import Cluster, Progress, Table, teller, where
 from localqueue.cli.place import Place
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue; all without it.")]
@@ -22,13 +22,16 @@ def register(app: typer.Typer) -> None:
 
 
 def archive(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder of the archive.")],
     place: Place,
     cluster: Cluster,
     out: Output,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="Folder of the archive.")] = None,
+    table: Table = None,
     queue: Queue = None,
     view: Annotated[str, typer.Option(help="events, or a snapshot of messages or dead.")] = "events",
-    format: Annotated[str, typer.Option(help="parquet or delta.")] = "parquet",
+    format: Annotated[
+        str | None, typer.Option(help="parquet or delta; of a table iceberg or delta, as its catalog has it.")
+    ] = None,
     partition_by: Annotated[str, typer.Option(help="date or none.")] = "date",
     compact_after: Annotated[
         int, typer.Option(min=1, help="Merge small pieces when there are more than so many.")
@@ -51,6 +54,7 @@ def archive(
         result = run(
             spark,
             path=path,
+            table=table,
             queue=queue,
             view=view,
             format=format,

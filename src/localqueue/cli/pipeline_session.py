@@ -188,4 +188,7 @@ def teller(wanted: bool) -> Callable[..., Any] | None:
     return tell if wanted else None
 
 
+Table = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A table of a catalog instead of PATH, such as lake.db.journal.")
+]
 Progress = Annotated[bool, typer.Option("--progress", help="Tell on stderr how far it is.")]

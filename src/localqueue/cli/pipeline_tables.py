@@ -11,11 +11,13 @@ from localqueue.cli.errors import OK, Mistake
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
 from localqueue.cli.pipeline_results import need_queue, show_result
-from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
+from localqueue.cli.pipeline_session import Cluster, Progress, Table, follow, teller, where
 from localqueue.cli.place import Place
 
-Format = Annotated[str, typer.Option(help="parquet, delta, json or csv.")]
-Mode = Annotated[str, typer.Option(help="error (the path must be new), append or overwrite.")]
+Format = Annotated[
+    str | None, typer.Option(help="parquet (default), delta, json or csv; of a table of a catalog iceberg or delta.")
+]
+Mode = Annotated[str, typer.Option(help="error (it must be new), append or overwrite.")]
 Archive = Annotated[str | None, typer.Option(metavar="PATH", help="Archive that has what was pruned from the journal.")]
 Partial = Annotated[bool, typer.Option("--partial", help="Go on without what was pruned and is in no archive.")]
 OnceKey = Annotated[str | None, typer.Option(help="A job with this name happens once.")]
@@ -94,13 +96,14 @@ def ingest(
 
 
 def export(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder to write to.")],
     place: Place,
     cluster: Cluster,
     out: Output,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="Folder to write to.")] = None,
+    table: Table = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue.")] = None,
     view: Annotated[str, typer.Option(help="messages, dead, events, runs or stats.")] = "messages",
-    format: Format = "parquet",
+    format: Format = None,
     mode: Mode = "error",
     condition: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Only the rows for which this holds.")
@@ -117,6 +120,7 @@ def export(
         result = run(
             spark,
             path=path,
+            table=table,
             queue=queue,
             view=view,
             format=format,
@@ -138,8 +142,9 @@ def compact(
     ] = None,
     topic: Annotated[str | None, typer.Option(metavar="QUEUE", help="Only messages of this queue.")] = None,
     path: Annotated[str | None, typer.Option(metavar="PATH", help="Write a table.")] = None,
+    table: Table = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Or put them into this queue.")] = None,
-    format: Format = "parquet",
+    format: Format = None,
     mode: Mode = "error",
     tombstones: Annotated[
         bool, typer.Option("--tombstones/--no-tombstones", help="Whether a null value removes its key.")
@@ -161,6 +166,7 @@ def compact(
             key=key,
             topic=topic,
             path=path,
+            table=table,
             queue=queue,
             format=format,
             mode=mode,

@@ -61,6 +61,8 @@ def _absolute(address: str) -> str:
 def path_of(arguments: Mapping[str, Any], name: str = "path") -> Place | None:
     """The folder, file or table of a job's arguments, named as Spark's listener names it; None for a DataFrame."""
     given = arguments.get(name)
+    if given is None and arguments.get("table") is not None:
+        return Place("spark", str(arguments["table"]))  # where it lies, only its catalog knows
     if not isinstance(given, str | os.PathLike):
         return None
     text = os.fspath(given)

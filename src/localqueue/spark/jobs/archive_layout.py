@@ -134,8 +134,8 @@ class Marker:
     partition_by: str | None = None
     layout: int = 1
 
-    def text(self) -> str:
-        return json.dumps({"localqueue": "archive", **asdict(self)}, indent=2) + "\n"
+    def text(self, indent: int | None = 2) -> str:
+        return json.dumps({"localqueue": "archive", **asdict(self)}, indent=indent) + ("\n" if indent else "")
 
     @staticmethod
     def of(text: str) -> Marker | None:
@@ -149,14 +149,14 @@ class Marker:
         return None
 
 
-def disagreement(found: Marker, wanted: Marker) -> str | None:
-    """What keeps a folder from taking another increment, as a sentence; None when nothing does."""
+def disagreement(found: Marker, wanted: Marker, *, place: str = "path", note: str = MARKER) -> str | None:
+    """What keeps a folder or table from taking another increment, as a sentence; None when nothing does."""
     for name, what in (
         ("kind", "kind"), ("format", "format"), ("view", "view"), ("store", "store"),
         ("namespace", "namespace"), ("queue", "queue"), ("partition_by", "partition_by"),
     ):  # fmt: skip
         there, here = getattr(found, name), getattr(wanted, name)
         if there != here:
-            hint = f", or change it in its {MARKER} when the store has moved" if name == "store" else ""
-            return f"it is an archive with {what} {there!r} and not {here!r}: give another path{hint}"
+            hint = f", or change it in its {note} when the store has moved" if name == "store" else ""
+            return f"it is an archive with {what} {there!r} and not {here!r}: give another {place}{hint}"
     return None

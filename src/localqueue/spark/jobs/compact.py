@@ -14,8 +14,7 @@ from localqueue.spark.jobs.journal_rows import journal_rows, place_of
 from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
 from localqueue.spark.jobs.outgoing_rows import put_rows
 from localqueue.spark.jobs.progress import Progress
-from localqueue.spark.jobs.staged_files import known_format
-from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.jobs.table_files import target_of, write_target
 from localqueue.spark.lineage import origin_of, path_of, queue_of, told
 from localqueue.stores.url import backend_of
 
@@ -46,7 +45,8 @@ def compact(
     url: str | None = None,
     queue: str | None = None,
     path: str | PathLike[str] | None = None,
-    format: str = "parquet",
+    table: str | None = None,
+    format: str | None = None,
     mode: str = "error",
     tombstones: bool = True,
     namespace: str | None = None,
@@ -56,7 +56,7 @@ def compact(
     idempotency_key: str | None = None,
     progress: Progress | None = None,
 ) -> CompactResult:
-    """Write the latest message of every key to a table at `path`, or into the queue `queue` at `url`.
+    """Write the latest message of every key to a table, or into the queue `queue` at `url`.
 
     `source` is the address of a store, for its journal, the path of an archive, or a DataFrame with a column `value`
     and a column `seq` or `id`; `topic` takes only the messages of one queue. `key` is `ordering_key`, `dedupe_key` or a
@@ -64,12 +64,13 @@ def compact(
     unless `tombstones` is False: then it is a value like any other. Of a journal that was pruned, the entries that are
     gone come from `archive`; without one that has them it is an error, unless `fail_on_data_loss` is False.
 
-    A table has the columns of the source and `key`; `format` and `mode` are those of `export`. Messages of a new queue
-    keep their payload, headers, priority and keys, and are put once a run, or once ever with an `idempotency_key`.
+    A table has the columns of the source and `key`; `path`, `table`, `format` and `mode` are those of `export`.
+    Messages of a new queue keep their payload, headers, priority and keys, and are put once a run, or once ever with an
+    `idempotency_key`.
     """
-    if (path is None) == (queue is None) or (queue is not None and url is None):
-        raise ValueError("give either path, for a table, or url and queue, for a queue")
-    known_format(format)
+    if [path, table, queue].count(None) != 2 or (queue is not None and url is None):
+        raise ValueError("give either path or table, for a table, or url and queue, for a queue")
+    target = None if queue is not None else target_of(spark, path, table, format)
     if queue is not None:
         check_name(queue)
     rows = topic_rows(
@@ -82,8 +83,8 @@ def compact(
     found = latest_per_key(rows, key)
     if tombstones:
         found = found.where(~is_tombstone(found))
-    if path is not None:
-        written = write_table(found, path, format=format, mode=mode)
+    if target is not None:
+        written = write_target(found, target, mode=mode)
         return CompactResult(target=written.uri, keys=written.rows)
     assert url is not None and queue is not None
     place = place_of(url, namespace=namespace, queue=queue)

@@ -26,10 +26,14 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Transaction(NamedTuple):
-    """Under which name a commit is made, and its number."""
+    """Under which name a commit is made, and its number.
+
+    `after` is the number of the one before it, 0 for none: where there has been another one since, it is not made.
+    """
 
     name: str
     version: int
+    after: int | None = None
 
 
 class CommittedElsewhere(RuntimeError):
@@ -113,7 +117,7 @@ def write_delta(
     """Write a DataFrame as one commit of a Delta table, which is made when there is none.
 
     With a transaction whose number is not above the table's, nothing is committed and `rows` is 0. Two writers that
-    use one name at a time can not both commit: the later one raises.
+    use one name at a time can not both commit: the later one raises, and so does one that follows another number.
     """
     deltalake = need_delta()
     uri, options = location_of(folder)
@@ -129,9 +133,11 @@ def write_delta(
                 commit_properties=properties, storage_options=options,
             )  # fmt: skip
         elif transaction is not None and _has(table, transaction):
-            for action in actions:
-                folder.remove(action.path)
+            _remove(folder, actions)
             return Committed(0, 0)
+        elif transaction is not None and not _follows(table, transaction):
+            _remove(folder, actions)
+            raise CommittedElsewhere(f"somebody else has committed to {folder.uri} meanwhile: run this again")
         else:
             table.create_write_transaction(
                 actions, mode, schema, partition_by=list(partition_by), commit_properties=properties
@@ -143,9 +149,18 @@ def write_delta(
     return Committed(staged.rows, len(actions))
 
 
+def _remove(folder: Folder, actions: Sequence[Any]) -> None:
+    for action in actions:
+        folder.remove(action.path)
+
+
 def _has(table: Any, transaction: Transaction) -> bool:
     done = table.transaction_version(transaction.name)
     return done is not None and bool(done >= transaction.version)
+
+
+def _follows(table: Any, transaction: Transaction) -> bool:
+    return transaction.after is None or transaction.after == (table.transaction_version(transaction.name) or 0)
 
 
 def _transactions(deltalake: Any, transaction: Transaction | None) -> list[Any]:

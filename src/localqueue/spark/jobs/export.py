@@ -10,8 +10,7 @@ from localqueue.spark.columns import VIEWS
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of, reader
 from localqueue.spark.jobs.progress import Progress
-from localqueue.spark.jobs.staged_files import known_format
-from localqueue.spark.jobs.table_files import write_table
+from localqueue.spark.jobs.table_files import target_of, write_target
 from localqueue.spark.lineage import path_of, queue_of, told
 
 if TYPE_CHECKING:
@@ -36,22 +35,24 @@ def export(
     spark: SparkSession,
     *,
     url: str,
-    path: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    table: str | None = None,
     queue: str | None = None,
     view: str = "messages",
-    format: str = "parquet",
+    format: str | None = None,
     mode: str = "error",
     where: str | None = None,
     namespace: str | None = None,
     progress: Progress | None = None,
 ) -> ExportResult:
-    """Write a view (`messages`, `dead`, `events`, `runs`, `stats`) to a path as `parquet`, `delta`, `json` or `csv`.
+    """Write a view (`messages`, `dead`, `events`, `runs`, `stats`) to a path as `parquet`, `delta`, `json` or `csv`, or
+    to a `table` of a catalog, which Spark writes with the jars of `iceberg` or `delta`.
 
-    `mode` is `error` when the path must be new, `append` or `overwrite`; run again with `append`, it appends again: for
+    `mode` is `error` when it must be new, `append` or `overwrite`; run again with `append`, it appends again: for
     that there is `archive`. CSV is RFC 4180, with headers and errors as JSON text. `where` is an SQL condition over the
     columns.
     """
-    known_format(format)
+    target = target_of(spark, path, table, format)
     if view not in VIEWS:
         raise ValueError(f"view must be one of {', '.join(VIEWS)}, not {view!r}")
     place = place_of(url, namespace=namespace, queue=queue, view=view)
@@ -60,5 +61,5 @@ def export(
     rows = reader(spark, place).load()
     if where is not None:
         rows = where_sql(rows, where)
-    written = write_table(rows, path, format=format, mode=mode)
-    return ExportResult(path=written.uri, format=format, view=view, rows=written.rows)
+    written = write_target(rows, target, mode=mode)
+    return ExportResult(path=written.uri, format=target.format, view=view, rows=written.rows)

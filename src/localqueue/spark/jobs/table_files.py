@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
 from localqueue.spark.jobs.files import files_in, folder_at
+from localqueue.spark.jobs.lake_table import LakeTable, one_place
 from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
 
@@ -40,6 +41,40 @@ _PACKED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4")
 class WrittenTable(NamedTuple):
     uri: str
     rows: int
+
+
+class Files(NamedTuple):
+    """A folder that files of a format are written to."""
+
+    path: str | PathLike[str]
+    format: str
+
+
+def target_of(
+    spark: SparkSession, path: str | PathLike[str] | None, table: str | None, format: str | None
+) -> Files | LakeTable:
+    """Where a job writes to: files, or a table of a catalog; ValueError when it is neither or both."""
+    one_place(path, table)
+    if table is not None:
+        return LakeTable(spark, table, format)
+    assert path is not None
+    return Files(path, known_format(format or "parquet"))
+
+
+def write_target(df: DataFrame, target: Files | LakeTable, *, mode: str = "error") -> WrittenTable:
+    """Write rows where they are to go. A table of a catalog changes in one commit."""
+    if isinstance(target, Files):
+        return write_table(df, target.path, format=target.format, mode=mode)
+    known_mode(mode)
+    if target.exists and mode == "error":
+        raise ValueError(f"table {target.uri} is there already: give another one, or a mode")
+    rows = target.append(df) if target.exists and mode == "append" else target.replace(df)
+    return WrittenTable(target.uri, rows)
+
+
+def known_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
 
 
 def format_of(path: str) -> str | None:
@@ -103,8 +138,7 @@ def write_table(
     """Write rows to a path. A Delta table changes in one commit; of others, a failed `overwrite` leaves a part."""
     spark = df.sparkSession
     known_format(format)
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    known_mode(mode)
     folder = folder_at(spark, path)
     there = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
     is_delta = "_delta_log" in there
