@@ -120,7 +120,7 @@ def test_a_view_by_sql_has_the_aggregate_of_all_messages(spark: Any, topic: Topi
     assert {row["status"]: row["n"] for row in read_view(spark, path).collect()} == {"new": 3, "old": 1}
     if format == "delta":
         return
-    with pytest.raises(ValueError, match="sql is not a query over messages"):
+    with pytest.raises(ValueError, match="sql 'SELECT nothing FROM messages' is not a query over messages"):
         materialise(spark, **{**given, "path": tmp_path / "x", "sql": "SELECT nothing FROM messages"})
     with pytest.raises(ValueError, match="either key"):
         materialise(spark, **{**given, "sql": None})

@@ -6,7 +6,7 @@ import re
 
 _NOT_FROM_HERE = re.compile(r"\s+(?:JVM stacktrace:|at [\w.$]+\(|SQLSTATE: |== )")
 _RAISED = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|InUse|Lost|Taken|NoJava))(?:: (.*))?$")
-_OURS = re.compile(r"^localqueue\.[\w.]+: |^(?:ValueError|OptionError): ")
+_OURS = re.compile(r"^(?:localqueue|pyspark\.errors)\.[\w.]+: |^(?:ValueError|OptionError): ")
 
 
 def root_cause(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 def where_sql(df: DataFrame, where: str) -> DataFrame:
@@ -20,6 +21,24 @@ def where_sql(df: DataFrame, where: str) -> DataFrame:
         raise ValueError(
             f"where {where!r} is not a condition over the columns {', '.join(df.columns)}: {first_line(error)}"
         ) from None
+    return found
+
+
+def known_schema(schema: StructType | str) -> StructType:
+    """The columns that a schema names; ValueError when it is none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        found = StructType.fromDDL(schema)
+    except PySparkException as error:
+        raise ValueError(
+            f"schema {schema!r} is not a list of columns with types, such as 'id long, name string': "
+            f"{first_line(error)}"
+        ) from None
+    assert isinstance(found, StructType)
     return found
 
 

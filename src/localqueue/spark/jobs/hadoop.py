@@ -43,24 +43,31 @@ class Entry(NamedTuple):
     modified: float
 
 
+class Unreachable(OSError, ValueError):
+    """A path that Hadoop can not get to."""
+
+
 @contextmanager
 def reached(path: str) -> Iterator[None]:
     """An error of Hadoop in this block as one line that names the path and says what to do."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import IllegalArgumentException
 
     try:
         yield
     except Py4JJavaError as error:
         raise unreachable(path, f"{error.java_exception}") from error
+    except IllegalArgumentException as error:  # how PySpark hands on that a host is not known, among others
+        raise unreachable(path, str(error)) from error
 
 
-def unreachable(path: str, said: str) -> OSError | ValueError:
+def unreachable(path: str, said: str) -> OSError:
     """The error that stands for what Hadoop says of a path."""
     if any(name in said for name in _EXISTS):
         return FileExistsError(f"{path} is there already")
     way = next((way for sign, way in _WAYS if sign in said), None)
     first = " ".join(said.splitlines()[0].split())
-    return ValueError(f"{path} can not be reached: {way}" if way else f"{path} can not be reached: {first}")
+    return Unreachable(f"{path} can not be reached: {way}" if way else f"{path} can not be reached: {first}")
 
 
 def file_system(spark: SparkSession, path: str) -> Any:

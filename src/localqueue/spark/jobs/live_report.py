@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from localqueue.spark import sail
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, still_open, told, with_past
+from localqueue.spark.jobs.files import folder_at
 from localqueue.spark.jobs.progress import Progress, silent
-from localqueue.spark.jobs.report import SLOTS, collected, no_journal, source_options, write_whole
+from localqueue.spark.jobs.report import SLOTS, collected, local_path, no_journal, source_options, write_whole
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import number
 from localqueue.spark.jobs.small_tables import at_hand
@@ -71,9 +72,11 @@ def stream_report(
     if not events.isStreaming:
         raise ValueError("events is not a stream: report() makes the report of a DataFrame")
     folder = os.fspath(checkpoint)
+    if not is_remote(spark):
+        folder_at(spark, folder)  # which says what is missing when Spark can not get there
     follow = _Follower(
         state=f"{folder.rstrip('/')}/report",
-        output=Path(os.path.abspath(output)),
+        output=Path(local_path("output", output)),
         title=title or ("Journal" if queue is None else f"Queue {queue}"),
         origin=origin,
         say=silent if progress is None or is_remote(spark) else progress,  # a server has nobody to tell

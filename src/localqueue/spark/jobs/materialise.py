@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from localqueue.spark import sail
 from localqueue.spark.jobs import delta_table, view_table
-from localqueue.spark.jobs.arguments import first_line
+from localqueue.spark.jobs.archive_layout import MARKER
+from localqueue.spark.jobs.arguments import first_line, known_schema
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_past import whole_past
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, write_files
+from localqueue.spark.jobs.view_query import COLUMNS, check_query, queried, typed
 from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at
 from localqueue.spark.lineage import path_of, queue_of, told
 from localqueue.spark.options import Options
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 VIEW_FORMATS = ("parquet", "delta")
-#: The columns of the rows that a view is made of; with a schema, the fields of the payload follow.
-COLUMNS = (
-    "seq", "at", "queue", "message_id", "value", "headers", "priority", "dedupe_key", "ordering_key",
-)  # fmt: skip
 #: How many files a Delta view may have before they are merged.
 _FILES = 64
 
@@ -88,6 +85,8 @@ def materialise(
     `schema`: new rows have the new fields, those that are there have NULL in them. With `rebuild` the table is built
     anew from the journal, and `archive`, under another schema, key or query, and takes the place of the old one.
     """
+    from pyspark.errors import AnalysisException
+
     if sail.runs(spark):
         sail.refuse_streams("materialise")
     known_format(format, VIEW_FORMATS)
@@ -100,9 +99,14 @@ def materialise(
     if format == "delta":
         delta_table.need_delta()
         delta_table.location_of(folder)
+    if schema is not None:
+        known_schema(schema)
     text = schema if schema is None or isinstance(schema, str) else schema.simpleString()
     wanted = Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text)
+    if sql is not None:
+        check_query(spark, sql, schema)  # before anything is made for one that is none
     beginning = _Beginning(archive=archive, fails=fail_on_data_loss, given=dict(options or {}))
+    begins = shape_at(folder) is None
     shape = _begun(spark, place, folder, wanted, checkpoint, rebuild, beginning)
     state = _state(folder, shape, checkpoint)
     rows = _stream(spark, place, folder, shape, max_entries, beginning)
@@ -115,9 +119,19 @@ def materialise(
         writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
         query = writing.option("checkpointLocation", state).trigger(**how).start()
     else:
-        with _queried(_typed(rows, schema), sql) as found:
+        with queried(typed(rows, schema), sql) as found:
             writing = found.writeStream.outputMode("complete").foreachBatch(keep.replace)
-            query = writing.option("checkpointLocation", state).trigger(**how).start()
+            try:
+                query = writing.option("checkpointLocation", state).trigger(**how).start()
+            except AnalysisException as error:
+                if begins:  # nothing has come of it
+                    checkpoints.remove("metadata")
+                    for name in (shape.checkpoint, shape.history, MARKER):
+                        folder.remove(name)
+                raise ValueError(
+                    f"sql {sql!r} does not aggregate messages as a table that follows them needs it, such as SELECT "
+                    f"queue, count(*) AS n FROM messages GROUP BY queue: {first_line(error)}"
+                ) from None
     if not available_now:
         return query
     query.awaitTermination()
@@ -211,37 +225,6 @@ def _stream(
     return spark.readStream.schema(rows.schema).parquet(folder.at(shape.history)).unionByName(rows)
 
 
-def _typed(rows: DataFrame, schema: StructType | str | None) -> DataFrame:
-    """The fields of the payload as columns; one that has the name of a column takes its place."""
-    from pyspark.sql import functions as f
-
-    if schema is None:
-        return rows
-    parsed = rows.withColumn("_payload", f.from_json("value", schema))
-    fields = parsed.select("_payload.*").columns
-    kept = [name for name in rows.columns if name not in fields]
-    return parsed.select(*kept, "_payload.*")
-
-
-@contextmanager
-def _queried(rows: DataFrame, sql: str) -> Iterator[DataFrame]:
-    """The result of the query. Spark Connect looks for the view when the result is used, so it is there until then."""
-    from pyspark.errors import AnalysisException, ParseException
-
-    rows.createOrReplaceTempView("messages")
-    try:
-        try:
-            found = rows.sparkSession.sql(sql)
-            found.schema  # noqa: B018
-        except (AnalysisException, ParseException) as error:
-            raise ValueError(
-                f"sql is not a query over messages ({', '.join(rows.columns)}): {first_line(error)}"
-            ) from None
-        yield found
-    finally:
-        rows.sparkSession.catalog.dropTempView("messages")
-
-
 def _batches(checkpoint: Folder) -> int:
     """How many batches the query has committed: the last one's number tells, because early ones are removed."""
     numbers = [int(entry.name) for entry in checkpoint.entries("commits") if entry.name.isdigit()]
@@ -274,7 +257,7 @@ class _TableKeeper:
         last = latest_per_key(batch, self._key)
         last = last.withColumn("gone", f.coalesce(is_tombstone(last), f.lit(False)))
         if self._schema is not None:
-            last = _typed(last.select("key", "seq", "at", "value", "gone"), self._schema).drop("value")
+            last = typed(last.select("key", "seq", "at", "value", "gone"), self._schema).drop("value")
         rows = last.persist()
         try:
             self._keep_schema(rows.drop("gone"))

@@ -82,6 +82,7 @@ def report(
     """
     say = progress or (lambda _: None)
     chosen = _width_given(bucket)
+    path = None if html is None else local_path("html", html)
     runs, few = None, False
     if events is None:
         source, origin, runs, few = _journal(spark, url, queue, namespace, since, until, say)
@@ -115,10 +116,8 @@ def report(
 
         found.update(run_tables(_within(runs, queue, since, until, time="created_at"), say=say))
     rows = {name: table.to_pylist() for name, table in found.items()}
-    path = None
-    if html is not None:
+    if path is not None:
         say("page")
-        path = os.path.abspath(html)
         named = title or ("Journal" if queue is None else f"Queue {queue}")
         write_whole(Path(path), page(rows, title=named, source=origin, width=width).encode())
     tables = {name: spark.createDataFrame(table, struct_of(table.schema)) for name, table in found.items()}
@@ -240,6 +239,14 @@ def _journal(
     from localqueue.spark.jobs.run_analytics import workflow_runs
 
     return entries, origin, workflow_runs(spark, options), few
+
+
+def local_path(name: str, path: str | os.PathLike[str]) -> str:
+    """A path of this machine, absolute; ValueError when it is on another file system."""
+    text = os.fspath(path)
+    if "://" in text:
+        raise ValueError(f"{name} is written to a disk of this machine, not to {text!r}: give a path without a scheme")
+    return os.path.abspath(text)
 
 
 def no_journal(store: QueueStore) -> str:

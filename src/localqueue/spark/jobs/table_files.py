@@ -7,7 +7,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
+from localqueue.spark.jobs.arguments import known_schema
 from localqueue.spark.jobs.files import files_in, folder_at
+from localqueue.spark.jobs.hadoop import file_system
 from localqueue.spark.jobs.lake_table import LakeTable, one_place
 from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
@@ -116,9 +118,11 @@ def read_table(
         if options:
             raise ValueError(f"a Delta table is read without options, not with {', '.join(options)}")
         return delta_table.read_delta(spark, folder_at(spark, text))
+    if "://" in text and getattr(spark, "_jsc", None) is not None:
+        file_system(spark, text)  # which says what is missing when there is no driver
     try:
         reader = spark.read.options(**dict(options or {})).format(format)
-        return (reader if schema is None else reader.schema(schema)).load(text)
+        return (reader if schema is None else reader.schema(known_schema(schema))).load(text)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise ValueError(f"there is nothing at {text!r}") from None

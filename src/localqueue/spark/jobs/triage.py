@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from localqueue.queue.setup import check_name
 from localqueue.spark.error_shape import error_shape
 from localqueue.spark.jobs import triage_audit
+from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.triage_actions import DISCARD, REPLAY, carry_out
 from localqueue.spark.jobs.triage_audit import AuditEntry
 from localqueue.spark.options import parse
@@ -177,7 +178,7 @@ class Triage:
         if shape is not None:
             frame = frame.where(F.col("shape") == shape)
         if where is not None:
-            frame = frame.where(where)
+            frame = where_sql(frame, where) if isinstance(where, str) else frame.where(where)
         ids: list[str] = frame.select("id").toArrow().column(0).to_pylist()
         return sorted(ids)
 
