@@ -33,6 +33,9 @@ def in_folder(code: str, folder: Path) -> str:
         '"checkpoint-1"',
         '"checkpoint-2"',
         '"checkpoint-3"',
+        '"checkpoint-4"',
+        '"checkpoint-5"',
+        '"order_lake"',
     ):
         inner = name.strip('"').removeprefix("sqlite:///")
         full = f"sqlite:///{folder}/{inner}" if name.startswith("sqlite") else f'"{folder}/{inner}"'
