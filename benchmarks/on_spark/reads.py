@@ -1,4 +1,4 @@
-"""Reading a queue: through ADBC, through Python, through JDBC, and the same rows from Parquet."""
+"""Reading a queue: through ADBC, through Python, through JDBC, and the same rows from Parquet and from memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from harness import Table
 from localqueue import PersistentQueue
 from localqueue.stores.url import open_store
 from on_spark.bench import JARS, Bench, noop
+from on_spark.no_database import NoDatabase
 
 
 def fill(url: str, bench: Bench, queue: str = "orders") -> None:
@@ -31,6 +32,8 @@ def reading(bench: Bench, name: str, url: str, queue: str, copy: Any) -> Iterato
     spark = bench.spark
     source = spark.read.format("localqueue").options(url=url, queue=queue)
     source.load().write.parquet(str(copy))
+    spark.dataSource.register(NoDatabase)
+    memory = spark.read.format(NoDatabase.name()).options(url=url, queue=queue, rows=str(bench.rows))
 
     def ours(engine: str, **options: str) -> Callable[[], None]:
         return lambda: noop(source.option("engine", engine).options(**options).load())
@@ -39,8 +42,9 @@ def reading(bench: Bench, name: str, url: str, queue: str, copy: Any) -> Iterato
         "Parquet": lambda: noop(spark.read.parquet(str(copy))),
         "localqueue, ADBC": ours("adbc"),
         "localqueue, Python": ours("python"),
+        "no database": lambda: noop(memory.load()),
     }
-    against = {"localqueue, ADBC": ["Parquet"], "localqueue, Python": ["Parquet"]}
+    against = {name: ["Parquet"] for name in systems if name != "Parquet"}
     jdbc = jdbc_reader(bench, url)
     if jdbc is not None:
         systems["Spark JDBC"] = lambda: noop(jdbc)

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from localqueue.errors import (
     QueueFull,
@@ -26,6 +26,7 @@ from localqueue.errors import (
     RecordConflict,
     SubscriptionsChanged,
 )
+from localqueue.spark.record_family import records_under
 from localqueue.spark.sink import ledger, open_writes
 from localqueue.spark.sink.ledger import PART_KIND, Entry
 from localqueue.spark.sink.message_pages import HeldRows, Pages, Rows, StagedRows
@@ -51,7 +52,6 @@ class Step(NamedTuple):
 
 _SHORT = Step(CHUNK_ROWS, CHUNK_BYTES)
 _ALWAYS_IN_STEPS = ("redis", "mongodb")
-_PAGE = 500
 
 
 def step_of(backend: str, delivery: str) -> Step | None:
@@ -231,7 +231,7 @@ def _behind(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 def finish_parts(store: QueueStore, *, key: str | None, batch: int, family: str) -> None:
     """All partitions of a batch are in the queue: the ledger says so in their place."""
-    parts = [one.key for one in _parts(store, f"{family}:")]
+    parts = [one.key for one in records_under(store, PART_KIND, f"{family}:")]
     records = [RecordWrite(PART_KIND, part, None) for part in parts]
     if key is not None:
         entry = ledger.read(store, key)
@@ -243,16 +243,6 @@ def finish_parts(store: QueueStore, *, key: str | None, batch: int, family: str)
         except RecordConflict as error:
             if key is None or not ledger.read(store, key).has(batch):
                 raise WrittenElsewhere(_elsewhere(f"batch {batch} of {key!r}")) from error
-
-
-def _parts(store: QueueStore, prefix: str) -> Iterator[Any]:
-    after = prefix
-    while page := store.records(PART_KIND, after=after, limit=_PAGE):
-        for record in page:
-            if not record.key.startswith(prefix):
-                return
-            yield record
-        after = page[-1].key
 
 
 def put(

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
 
 from localqueue.errors import RecordConflict
+from localqueue.spark.record_family import records_under
 from localqueue.spark.sink import ledger
 from localqueue.spark.sink.ledger import Entry
 from localqueue.spark.sink.staged_rows import ABORTED_KIND, removals
@@ -37,7 +37,7 @@ def receipt_of(entry: Entry, number: int) -> tuple[str, str]:
 
 def undo_dead(store: QueueStore, *, queue: str | None = None) -> None:
     """Take back what drivers have left that died amid a write. Those into `queue` are waited for until it is known."""
-    for record in _open(store):
+    for record in records_under(store, ledger.KIND, ledger.ONCE):
         ours = queue is not None and record.key.startswith(ledger.for_once("", queue))
         if _silence_left(store, record) <= 0 or (ours and _is_dead(store, record)):
             undo(store, ledger.entry_of(record))
@@ -51,7 +51,7 @@ def undo(store: QueueStore, entry: Entry) -> None:
     except RecordConflict:
         return
     entry = ledger.read(store, entry.key)  # its driver, should it live, is refused from here on
-    receipts = list(_receipts(store, entry))
+    receipts = list(records_under(store, RECEIPT_KIND, f"{entry.key}:"))
     removed = sum(_remove(store, place) for one in receipts for place in read_receipt(one.value))
     mark = RecordWrite(ABORTED_KIND, ledger.job_of(entry.key), b"")
     gone = [RecordWrite(RECEIPT_KIND, one.key, None) for one in receipts]
@@ -89,23 +89,3 @@ def _is_dead(store: QueueStore, record: Record) -> bool:
             if left <= 0:
                 return True
             waiter.wait(left)
-
-
-def _open(store: QueueStore) -> Iterator[Record]:
-    after = ledger.ONCE
-    while page := store.records(ledger.KIND, after=after, limit=_PAGE):
-        for record in page:
-            if not record.key.startswith(ledger.ONCE):
-                return
-            yield record
-        after = page[-1].key
-
-
-def _receipts(store: QueueStore, entry: Entry) -> Iterator[Record]:
-    prefix = after = f"{entry.key}:"
-    while page := store.records(RECEIPT_KIND, after=after, limit=_PAGE):
-        for record in page:
-            if not record.key.startswith(prefix):
-                return
-            yield record
-        after = page[-1].key

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.errors import RecordConflict
+from localqueue.spark.record_family import records_under
 from localqueue.stores.port import Changes, QueueStore, RecordWrite
 
 if TYPE_CHECKING:
@@ -151,9 +152,9 @@ def removals(chunks: Iterable[Chunk]) -> list[RecordWrite]:
 def sweep(store: QueueStore, prefix: str, *, keep: Collection[str] = ()) -> int:
     """Remove the chunks whose token begins with this, but those to keep; how many there were."""
     swept = 0
-    for key, _ in _under(store, KIND, f"{prefix}:"):
-        if key not in keep:
-            store.commit(Changes(records=[RecordWrite(KIND, key, None)]))
+    for one in records_under(store, KIND, f"{prefix}:", page=1):
+        if one.key not in keep:
+            store.commit(Changes(records=[RecordWrite(KIND, one.key, None)]))
             swept += 1
     return swept
 
@@ -162,19 +163,9 @@ def sweep_abandoned(store: QueueStore) -> int:
     """Remove what batch jobs that did not commit have left, a day ago or longer: chunks, and the marks of aborts."""
     swept = 0
     for kind in (KIND, ABORTED_KIND):
-        for key, updated_at in _under(store, kind, JOBS):
-            if updated_at > store.now() - ABANDONED:
+        for one in records_under(store, kind, JOBS, page=1):
+            if one.updated_at > store.now() - ABANDONED:
                 break
-            store.commit(Changes(records=[RecordWrite(kind, key, None)]))
+            store.commit(Changes(records=[RecordWrite(kind, one.key, None)]))
             swept += 1
     return swept
-
-
-def _under(store: QueueStore, kind: str, prefix: str) -> Iterator[tuple[str, float]]:
-    """Keys with this prefix and their times. One at a time: a listing brings the values with it."""
-    after = prefix
-    while found := store.records(kind, after=after, limit=1):
-        after = found[0].key
-        if not after.startswith(prefix):
-            return
-        yield after, found[0].updated_at

@@ -7,12 +7,13 @@ queue; whoever is cut off in between leaves leases that the next release, or the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
 from localqueue.errors import QueueError
+from localqueue.spark.record_family import records_under
 from localqueue.spark.streams.claim_lease import held_by, returned
 from localqueue.spark.streams.consumer_record import (
     CLAIMS,
@@ -30,7 +31,6 @@ from localqueue.stores.port import QueueStore, Record, RecordWrite
 
 #: Seconds after which a driver that gave no sign of life counts as gone: it gives one every 15.
 SILENCE = 60.0
-_PAGE = 500
 
 
 class UnknownConsumer(QueueError, LookupError):
@@ -68,7 +68,7 @@ class ConsumerStatus:
 
 def consumers(store: QueueStore, queue: str | None = None) -> list[ConsumerStatus]:
     """The consumers of a queue, or of all queues, by name. Reads only."""
-    found = [(record, Consumer.of(record.value)) for record in _records(store, CONSUMERS, "")]
+    found = [(record, Consumer.of(record.value)) for record in records_under(store, CONSUMERS, "")]
     followers: dict[str, int] = {}
     for record, state in found:
         of = _names(record.key)[0]
@@ -174,7 +174,7 @@ def _gone(key: str, chunks: dict[int, int]) -> list[RecordWrite]:
 
 
 def _origins_behind(store: QueueStore, key: str, claim: int) -> list[RecordWrite]:
-    found = (one.key for one in _records(store, ORIGINS, f"{key}:"))
+    found = (one.key for one in records_under(store, ORIGINS, f"{key}:"))
     return [RecordWrite(ORIGINS, one, None) for one in found if int(one.rsplit(":", 2)[1]) > claim]
 
 
@@ -215,7 +215,7 @@ def _lag(store: QueueStore, queue: str, followers: int) -> tuple[int, float]:
 
 
 def _unknown(store: QueueStore, queue: str, name: str) -> UnknownConsumer:
-    known = [_names(record.key) for record in _records(store, CONSUMERS, "")]
+    known = [_names(record.key) for record in records_under(store, CONSUMERS, "")]
     here = [one for of, one in known if of == queue]
     if here:
         there = f"it has {', '.join(map(repr, here))}"
@@ -230,13 +230,3 @@ def _names(key: str) -> tuple[str, str]:
     """The queue and the consumer of a key."""
     queue, name = key.split(":")
     return unquote(queue), unquote(name)
-
-
-def _records(store: QueueStore, kind: str, prefix: str) -> Iterator[Record]:
-    after = prefix
-    while page := store.records(kind, after=after, limit=_PAGE):
-        for record in page:
-            if not record.key.startswith(prefix):
-                return
-            yield record
-        after = page[-1].key
