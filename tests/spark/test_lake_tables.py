@@ -29,9 +29,11 @@ SOURCE = Path(localqueue.__file__).parents[1]
 def test_each_entry_is_once_in_a_table_of_iceberg_or_delta_however_often_it_is_archived(tmp_path: Path) -> None:
     if not lake_jars.jars():
         pytest.skip("the jars of Iceberg and Delta are not there: run ./script/servers, which fetches them")
+    # Other tests of this process may have chosen a Java that is too new for an older Spark, which finds its own.
+    kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     ended = subprocess.run(
         [sys.executable, "-m", "tests.spark.lake_job", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (PLACE, SOURCE)))},
+        env={**kept, "PYTHONPATH": os.pathsep.join(map(str, (PLACE, SOURCE)))},
         capture_output=True,
         text=True,
         timeout=380,
