@@ -58,6 +58,15 @@ def put(store: Any, count: int, queue: str = "jobs") -> None:
     store.put_batch(queue, [json.dumps({"n": n}) for n in range(count)], None)
 
 
+def test_a_stream_ends_where_it_is_told_to_and_never_goes_back(store: Any, follow: Open) -> None:
+    put(store, 5)
+    until_three = follow(endingOffsets='{"seq": 3}')
+    assert until_three.latest(0, None) == 3
+    assert until_three.latest(0, 2) == 2
+    assert until_three.latest(3, None) == 3
+    assert until_three.latest(4, None) == 4
+
+
 def test_a_stream_begins_where_the_options_say(store: Any, follow: Open) -> None:
     put(store, 5)
     moment = store.events(4, 1)[0].at

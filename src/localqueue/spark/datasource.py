@@ -73,13 +73,15 @@ class LocalQueueDataSource(DataSource):
                 "restart. Infer it once, localqueue.spark.infer_schema(url=..., queue=...) or localqueue pipeline "
                 "schema QUEUE, and give it to .schema(...)"
             )
+        from localqueue.spark.streams.older_spark import for_this_spark
+
         if options.mode == "consume":
             from localqueue.spark.streams.consume import ConsumeReader
 
-            return ConsumeReader(options, schema)
+            return for_this_spark(ConsumeReader(options, schema))
         from localqueue.spark.streams.subscribe import SubscribeReader
 
-        return SubscribeReader(options, schema)
+        return for_this_spark(SubscribeReader(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:

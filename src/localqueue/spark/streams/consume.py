@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
@@ -19,6 +18,7 @@ from localqueue.spark.source.typed_payload import Typed, is_selection
 from localqueue.spark.streams.claim_blob import message_rows, without
 from localqueue.spark.streams.claimant import Claimant
 from localqueue.spark.streams.claims import Chunk, ClaimsLost, read_chunk
+from localqueue.spark.streams.older_spark import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     import pyarrow as pa

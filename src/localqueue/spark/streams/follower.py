@@ -51,7 +51,7 @@ class Follower:
         self._check_enabled()
         first, last = self._store.journal_span()
         self.check_kept(start, first, last)
-        end = last if self._pinned is None else min(last, self._pinned)
+        end = min(one for one in (last, self._pinned, self._options.ending) if isinstance(one, int))
         begin = max(start, first - 1)
         if not self._reads_every_entry():
             begin, found = self._first_row(max(begin, self._clear[1] if self._clear[0] == start else 0), end)

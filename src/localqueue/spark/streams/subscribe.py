@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from localqueue.spark.columns import arrow_schema
 from localqueue.spark.options import OptionError, Options
@@ -20,6 +19,12 @@ from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.source.rows import enqueued_batch, event_batch
 from localqueue.spark.source.typed_payload import Typed, is_selection
 from localqueue.spark.streams.follower import Follower
+from localqueue.spark.streams.older_spark import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
