@@ -90,6 +90,13 @@ class Mint:
     def id_of(self, key: int) -> str:
         return f"{key << 64 | key * self._secret & _MASK:032x}"
 
+    def ids_of(self, keys: Sequence[int]) -> list[str]:
+        """What `id_of` says of each."""
+        secret, halves = self._secret, [0] * (2 * len(keys))
+        halves[::2], halves[1::2] = keys, [key * secret & _MASK for key in keys]
+        text = struct.pack(f">{len(halves)}Q", *halves).hex()
+        return [text[at : at + 32] for at in range(0, len(text), 32)]
+
     def keys_of(self, message_ids: Sequence[str]) -> Sequence[int | None]:
         """What `key_of` says of each; cheaper than that where all of them are ids of this namespace."""
         try:

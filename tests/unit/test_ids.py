@@ -12,6 +12,8 @@ def test_the_keys_of_many_ids_are_those_of_each() -> None:
     ids = mint.take(50)
     assert list(mint.keys_of(ids)) == [mint.key_of(one) for one in ids]
     assert list(mint.keys_of([])) == []
+    assert mint.ids_of(mint.keys_of(ids)) == ids
+    assert mint.ids_of([]) == []
 
 
 @pytest.mark.parametrize(

@@ -89,11 +89,14 @@ def _ack(store: SQLiteQueueStore, queue: int, settles: Sequence[Settle], execute
     by_token: dict[int | None, list[int | None]] = {}
     for one, key in zip(settles, keys, strict=True):
         by_token.setdefault(one.token, []).append(key)
-    acked: set[int | None] = set()
-    for token, mine in by_token.items():
-        acked.update(key for (key,) in execute(sql.ACK_MANY, (json.dumps(mine), queue, token)).fetchall())
-    if len(acked) == len(settles):
+    groups = [(json.dumps(mine), queue, token) for token, mine in by_token.items()]
+    execute("SAVEPOINT acks")
+    if sum(execute(sql.ACK_MANY, one).rowcount for one in groups) == len(settles):
+        execute("RELEASE acks")
         return [True] * len(settles)
+    execute("ROLLBACK TO acks")
+    execute("RELEASE acks")
+    acked = {key for one in groups for (key,) in execute(f"{sql.ACK_MANY} RETURNING key", one).fetchall()}
     done = []
     for key in keys:
         done.append(key in acked)

@@ -280,11 +280,11 @@ def claimed_messages(
     (_, _, keys, counts, payload, codec, priority, created_at, available_at, headers, dedupe_key, ordering_key,
      expires_at, run_id, last_error, failed_at, _) = zip(*rows, strict=True)  # fmt: skip
     tokens = [count + 1 for count in counts]
-    leased = {} if by is None else {"leased_by": by}
-    history = [({"type": "leased", "at": since, "attempt": token, **leased},) for token in tokens]
+    # One history for all that are delivered for the same time: nobody changes what a store hands out.
+    leases = {one: rules.history((), attempts=one, leased_at=since, leased_by=by) for one in set(tokens)}
     columns = (
-        map(ids.id_of, keys), repeat(queue), repeat("inflight"), payload, codec, priority, tokens, created_at,
+        ids.ids_of(keys), repeat(queue), repeat("inflight"), payload, codec, priority, tokens, created_at,
         available_at, repeat(until), repeat(by), map(from_json, last_error), failed_at, dedupe_key, ordering_key,
-        expires_at, run_id, headers, repeat(0), history, repeat(0), repeat(None),
+        expires_at, run_id, headers, repeat(0), map(leases.__getitem__, tokens), repeat(0), repeat(None),
     )  # fmt: skip
-    return list(map(StoredMessage._make, zip(*columns, strict=False)))
+    return list(map(tuple.__new__, repeat(StoredMessage), zip(*columns, strict=False)))
