@@ -9,7 +9,6 @@ Given back or expired, the head is ready again and the rest is where it always w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -165,8 +164,7 @@ def settled(queue: str, held: Sequence[Held], errors: Mapping[str, Mapping[str, 
     """
     heads = any(map(_HEAD, held))
     if not errors and not heads:
-        ids, tokens, _ = zip(*held, strict=True) if held else ((), (), ())
-        return list(map(Settle, repeat(queue), ids, repeat("ack"), tokens))
+        return [Settle(queue, one, "ack", token) for one, token, _ in held]
     if heads:
         held = [*(one for one in held if one.head), *(one for one in held if not one.head)]
     return [
