@@ -1,4 +1,5 @@
-"""Writing into a queue: the atomic sink and the direct one, beside the store's own fastest way."""
+"""Writing into a queue: the atomic sink and the direct one, beside the store's own fastest way, and beside the same
+messages put from memory, without Spark: the most that a sink could reach."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from collections.abc import Callable, Iterator
 
 from harness import Table
 from localqueue import PersistentQueue
+from localqueue.stores.port import Page
 from localqueue.stores.url import open_store
 from on_spark.bench import Bench
+
+PAGE = 20_000
 
 
 def run(bench: Bench) -> Iterator[Table]:
@@ -28,6 +32,14 @@ def run(bench: Bench) -> Iterator[Table]:
         with bench.fresh() as folder:
             sink(f"sqlite:///{folder}/out.db", "out")
 
+    def without_spark(url: str) -> None:
+        with open_store(url) as store:
+            store.put_pages([Page(bench.values[start : start + PAGE], "out") for start in range(0, bench.rows, PAGE)])
+
+    def into_sqlite_without_spark() -> None:
+        with bench.fresh() as folder:
+            without_spark(f"sqlite:///{folder}/out.db")
+
     def executemany() -> None:
         with bench.fresh() as folder:
             connection = sqlite3.connect(folder / "raw.db")
@@ -40,8 +52,8 @@ def run(bench: Bench) -> Iterator[Table]:
 
     yield bench.table(
         f"Writing {bench.rows:,} messages into SQLite",
-        {"executemany": executemany, "localqueue": into_sqlite},
-        {"localqueue": ["executemany"]},
+        {"executemany": executemany, "localqueue": into_sqlite, "localqueue, no Spark": into_sqlite_without_spark},
+        {"localqueue": ["executemany"], "localqueue, no Spark": ["executemany"]},
     )
 
     def into(work: Callable[[str], None], prepare: Callable[[str], None]) -> Callable[[], float | None]:
@@ -60,8 +72,9 @@ def run(bench: Bench) -> Iterator[Table]:
             "two COPYs": into(lambda url: copies(bench, url), new_table),
             "localqueue, direct": into(lambda url: sink(url, "out", delivery="direct"), new_queue),
             "localqueue, atomic": into(lambda url: sink(url, "out"), new_queue),
+            "localqueue, no Spark": into(without_spark, new_queue),
         },
-        {"localqueue, direct": ["two COPYs"], "localqueue, atomic": ["two COPYs"]},
+        {f"localqueue, {how}": ["two COPYs"] for how in ("direct", "atomic", "no Spark")},
     )
 
 
