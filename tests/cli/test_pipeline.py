@@ -147,7 +147,7 @@ CALLS = {
     "archive": ("out", "--partition-by", "none", "--prune", "--older-than", "7d"),
     "replay": ("archive", "--since", "2026-01-31T12:00:00+00:00", "--rate", "5", "--to", "other", "--dry-run"),
     "compact": ("--key", "user", "--path", "out", "--no-tombstones"),
-    "materialise": ("jobs", "out", "--sql", "SELECT count(*) FROM messages"),
+    "materialise": ("jobs", "--table", "lake.db.n", "--checkpoint", "cp", "--sql", "SELECT count(*) FROM messages"),
     "process": ("jobs", "m:f", "--until", "15m", "--max-tries", "2", "--workers", "3"),
     "report": ("--since", "2026-01-31T12:00:00+00:00", "--html", "page.html"),
 }
@@ -191,7 +191,7 @@ def test_a_command_calls_the_function_of_its_name(name: str, monkeypatch: pytest
         "archive": {"partition_by": None, "prune": True, "older_than": 7 * 86400.0},
         "replay": {"source": "archive", "rate": 5.0, "to": "other", "dry_run": True},
         "compact": {"source": "redis://:secret@host", "tombstones": False},
-        "materialise": {"available_now": True, "key": None},
+        "materialise": {"available_now": True, "key": None, "path": None, "table": "lake.db.n", "checkpoint": "cp"},
         "process": {"until": 900.0, "workers": 3, "handler": "m:f"},
         "report": {"since": datetime(2026, 1, 31, 12, tzinfo=UTC), "html": "page.html", "events": None},
     }

@@ -14,6 +14,7 @@ from typing import Any
 from localqueue.spark import archive, compact, export, session
 from localqueue.spark.jobs.lake_table import LakeTable
 from tests import lake_jars
+from tests.spark.lake_streams import consumed, copied, materialised
 from tests.spark.test_jobs_archive import Journal
 
 CATALOGS = {
@@ -42,6 +43,11 @@ def main(folder: Path) -> None:
         (folder / format).mkdir()
         journal = Journal(folder / format)
         found[format] = {**archived(spark, journal, namespace), **exported(spark, journal, namespace)}
+        found[format]["consumed"] = consumed(spark, folder / format, namespace, format)
+        views = folder / format / "views"
+        views.mkdir()
+        found[format]["materialised"] = materialised(spark, views, namespace, _said)
+    found["iceberg"]["copied"] = copied(spark, folder / "iceberg" / "views")
     print(json.dumps(found), flush=True)
     spark.stop()
 

@@ -16,6 +16,7 @@ from localqueue.spark.jobs.archive import archive
 from localqueue.spark.jobs.compact import compact
 from localqueue.spark.jobs.export import export
 from localqueue.spark.jobs.lake_table import LakeTable
+from localqueue.spark.jobs.materialise import materialise
 from tests import lake_jars
 from tests.spark.test_jobs_archive import Journal
 
@@ -24,15 +25,15 @@ PLACE = Path(sys.prefix) / "lake"
 SOURCE = Path(localqueue.__file__).parents[1]
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(400)
-def test_each_entry_is_once_in_a_table_of_iceberg_or_delta_however_often_it_is_archived(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `lake_job` has found, by format."""
     if not lake_jars.jars():
         pytest.skip("the jars of Iceberg and Delta are not there: run ./script/servers, which fetches them")
     # Other tests of this process may have chosen a Java that is too new for an older Spark, which finds its own.
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.spark.lake_job", str(tmp_path)],
+        [sys.executable, "-m", "tests.spark.lake_job", str(tmp_path_factory.mktemp("lake"))],
         env={**kept, "PYTHONPATH": os.pathsep.join(map(str, (PLACE, SOURCE)))},
         capture_output=True,
         text=True,
@@ -40,7 +41,51 @@ def test_each_entry_is_once_in_a_table_of_iceberg_or_delta_however_often_it_is_a
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-6000:]
-    for format, found in json.loads(ended.stdout.strip().splitlines()[-1]).items():
+    return dict(json.loads(ended.stdout.strip().splitlines()[-1]))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_queue_is_consumed_into_a_table_and_each_message_is_there_once(lake: dict[str, Any]) -> None:
+    for format, found in lake.items():
+        consumed = found["consumed"]
+        # Messages in the queue, rows of the table, and how many of these are different.
+        assert consumed["drained"] == [[20, 20, 10], [0, 50, 50]]
+        assert consumed["one batch"] == [10, 60, 60]  # acked when the query asks for more
+        repeated, there = consumed["without its commit"]
+        assert there == [0, 60, 60]
+        if format == "iceberg":
+            assert repeated == [10]  # read again, and passed over by the table; Delta does not even read it
+            assert consumed["after a commit"] == [[5], [0, 75, 75]]
+            assert found["copied"] == ["null", "null"]  # what the journal had behind its archive, in another queue
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_view_in_a_table_of_a_catalog_follows_its_queue(lake: dict[str, Any]) -> None:
+    for format, all_found in lake.items():
+        namespace, found = "lake.db" if format == "iceberg" else "default", all_found["materialised"]
+        assert found["view"] == [f"{namespace}.latest_things", format, True, [["a", 3], ["b", 2]]]
+        latest = [["a", 6, "x"], ["b", 4, None], ["c", 5, None]]
+        assert found["went on"] == [2, latest]
+        assert found["repeated"] == [1, latest]
+        assert found["counted"] == [["a", 3], ["b", 2], ["c", 1]]
+        other_queue, no_view, checkpoint, made = found["refused"]
+        assert other_queue.endswith("is a view with queue 'things' and not 'jobs': give another table")
+        assert no_view.endswith("journal is not a view, it has no property localqueue.view: give another table")
+        assert checkpoint.endswith(f"is the checkpoint of the view {namespace}.n: read that by spark.table")
+        assert not made
+        if format == "iceberg":
+            assert "entries 1 to 6 were pruned from the journal" in found["pruned"]
+            assert found["rebuilt"] == [["a", 6], ["b", 4]]
+            assert found["removed"] == [1, [["b", 4]]]
+            assert "lake.db.latest_things is not there any more" in found["dropped"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_each_entry_is_once_in_a_table_of_iceberg_or_delta_however_often_it_is_archived(lake: dict[str, Any]) -> None:
+    for format, found in lake.items():
         namespace = "lake.db" if format == "iceberg" else "default"
         assert found["first"] == [2, 1, 2, f"{namespace}.journal", format]
         assert found["nothing new"] == 0
@@ -94,6 +139,15 @@ def test_a_table_that_spark_can_not_reach_is_refused_with_the_way_there(spark: A
             archive(spark, **given, **wrong)
         with pytest.raises(ValueError, match="give either path or table"):
             compact(spark, journal.url, key="k", **wrong)
+        with pytest.raises(ValueError, match="give either path, for a folder, or table"):
+            materialise(spark, **given, queue="jobs", key="k", **wrong)
+    with pytest.raises(ValueError, match=r"'lake\.db\.t' has no folder in which .*: give checkpoint"):
+        materialise(spark, **given, queue="jobs", key="k", table="lake.db.t", format="iceberg")
+    with pytest.raises(ValueError, match=r"there is no catalog 'nocat'"):
+        materialise(
+            spark, **given, queue="jobs", key="k", table="nocat.db.t", format="iceberg", checkpoint=tmp_path / "cp"
+        )
+    assert not (tmp_path / "cp").exists()
 
 
 def test_a_jar_that_is_built_for_another_spark_is_named(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

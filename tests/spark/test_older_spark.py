@@ -105,6 +105,18 @@ def test_a_batch_that_was_committed_before_the_query_died_is_acked_and_not_read_
     assert stream.queue.stats().total == 1
 
 
+def test_a_batch_whose_commit_was_lost_after_its_messages_were_acked_is_still_the_same(stream: Stream) -> None:
+    stream.queue.put_many([1, 2])
+    first = stream.start()
+    first.partitions(claim(0), first.latestOffset())
+    assert first.latestOffset() == claim(1)
+    assert stream.queue.stats().total == 0
+    second = stream.start()
+    assert second.partitions(claim(1), claim(1)) == []
+    assert stream.rows(second, claim(0), claim(1)) == ["1", "2"]
+    assert second.latestOffset() == claim(1)
+
+
 def test_a_claim_that_spark_had_not_logged_is_the_next_batch(stream: Stream) -> None:
     stream.queue.put_many([1, 2, 3])
     stream.start().latestOffset()

@@ -183,15 +183,20 @@ def compact(
 
 def materialise(
     queue: QueueName,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder of the table.")],
     place: Place,
     cluster: Cluster,
     out: Output,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="Folder of the table.")] = None,
+    table: Table = None,
     key: Annotated[str | None, typer.Option(help="Latest by ordering_key, dedupe_key or a field of the value.")] = None,
     sql: Annotated[str | None, typer.Option(help="Or an aggregating query over the view messages.")] = None,
     schema: Annotated[str | None, typer.Option(metavar="DDL", help="Fields of the value, e.g. 'id long'.")] = None,
-    format: Annotated[str, typer.Option(help="parquet or delta.")] = "parquet",
-    checkpoint: Annotated[str | None, typer.Option(metavar="FOLDER", help="Else inside the table's folder.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="parquet (default) or delta; of a table of a catalog iceberg or delta.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Else inside the table's folder; --table needs one.")
+    ] = None,
     keep_on: Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(help="With --follow: how often to look.")] = "5 seconds",
     max_entries: Annotated[int | None, typer.Option(min=1, help="Entries in one batch at most.")] = None,
@@ -213,6 +218,7 @@ def materialise(
             spark,
             queue=queue,
             path=path,
+            table=table,
             key=key,
             sql=sql,
             schema=schema,
@@ -228,7 +234,7 @@ def materialise(
             **there,
         )
         if not isinstance(result, MaterialiseResult):
-            out.facts({"path": path, "last_batch": follow(result)})
+            out.facts({"path": table or path, "last_batch": follow(result)})
             return OK
     return show_result(out, result, changed=result.batches > 0, there=there, queue=queue)
 

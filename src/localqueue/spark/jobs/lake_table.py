@@ -7,7 +7,7 @@ table has changed since it looked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ SETTINGS: Mapping[str, str] = {
     "delta": "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     "spark.sql.catalog.{catalog}=org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+#: The view that the rows of a merge are while it runs, in a session that runs one merge at a time.
+_CHANGES = "localqueue_changes"
 _MISSING = ("PLUGIN_CLASS_NOT_FOUND", "DATA_SOURCE_NOT_FOUND", "CATALOG_NOT_FOUND", "ClassNotFoundException")
 _OF_ANOTHER_SPARK = (
     "IncompatibleClassChangeError",
@@ -116,6 +118,52 @@ class LakeTable:
         """Make the table these rows, with their columns, in one commit; how many."""
         return self._count_and_write(df, lambda rows: rows.writeTo(self.uri).using(self.format).createOrReplace())
 
+    def begin(self, df: DataFrame, *, notes: Mapping[str, str]) -> None:
+        """Make the table these rows, with their columns and with these properties, whatever it was, in one commit."""
+        writer = df.writeTo(self.uri).using(self.format)
+        for name, value in notes.items():
+            writer = writer.tableProperty(name, value)
+        with self._reached():
+            writer.createOrReplace()
+
+    def overwrite(self, df: DataFrame) -> None:
+        """Make these rows all that the table has, in one commit."""
+        from pyspark.sql import functions as f
+
+        with self._reached():
+            df.writeTo(self.uri).overwrite(f.lit(True))
+
+    def merge_keys(self, df: DataFrame) -> None:
+        """Bring rows with a `key`, a `seq` and whether they are `gone` into a table of keys, in one commit.
+
+        A row is taken when it is newer than the one of its key. Columns that the table lacks are added before.
+        """
+        columns = [f"`{name}`" for name in df.columns if name != "gone"]
+        values = [f"s.{name}" for name in columns]
+        df.createOrReplaceTempView(_CHANGES)
+        try:
+            with self._reached():
+                self._widen(df)
+                self._spark.sql(
+                    f"MERGE INTO {self.uri} t USING {_CHANGES} s ON t.key = s.key "
+                    "WHEN MATCHED AND s.gone AND s.seq > t.seq THEN DELETE "
+                    f"WHEN MATCHED AND s.seq > t.seq THEN UPDATE SET {_pairs(columns, values)} "
+                    f"WHEN NOT MATCHED AND NOT s.gone THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
+                )
+        finally:
+            self._spark.catalog.dropTempView(_CHANGES)
+
+    def refresh(self) -> None:
+        """Have the session see what others have written: its catalog may remember what the table was."""
+        with self._reached():
+            self._spark.sql(f"REFRESH TABLE {self.uri}")
+
+    def _widen(self, df: DataFrame) -> None:
+        there = {*self._spark.table(self.uri).columns, "gone"}
+        lacking = [f"`{one.name}` {one.dataType.simpleString()}" for one in df.schema if one.name not in there]
+        if lacking:
+            self._spark.sql(f"ALTER TABLE {self.uri} ADD COLUMNS ({', '.join(lacking)})")
+
     def _count_and_write(self, df: DataFrame, write: Callable[[DataFrame], None]) -> int:
         if self.format != "delta":
             counted = RowCount(df)
@@ -139,7 +187,7 @@ class LakeTable:
         return options if seen == "none" else {**options, "validate-from-snapshot-id": seen}
 
     def _read_properties(self) -> dict[str, str]:
-        self._spark.sql(f"REFRESH TABLE {self.uri}")  # a catalog may remember what it was a while ago
+        self.refresh()
         return {row[0]: row[1] for row in self._spark.sql(f"SHOW TBLPROPERTIES {self.uri}").collect()}
 
     def _catalogs_format(self) -> str:
@@ -199,6 +247,10 @@ class LakeTable:
             f"none that was tried works with Spark {self._spark.version}; with Spark {newest} it is {built[newest]} "
             '(pip install "localqueue[lake]" has Spark 4.1). Without a jar, give a path: parquet, or delta by delta-rs'
         )
+
+
+def _pairs(columns: Sequence[str], values: Sequence[str]) -> str:
+    return ", ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
 
 
 def one_place(path: Any, table: str | None) -> None:

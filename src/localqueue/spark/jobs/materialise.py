@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from localqueue.spark import sail
 from localqueue.spark.jobs import delta_table, view_table
@@ -15,13 +15,16 @@ from localqueue.spark.jobs.arguments import first_line, known_schema
 from localqueue.spark.jobs.files import Folder, folder_at
 from localqueue.spark.jobs.journal_past import whole_past
 from localqueue.spark.jobs.journal_rows import place_of
-from localqueue.spark.jobs.latest import is_tombstone, json_path, latest_per_key
+from localqueue.spark.jobs.lake_table import LakeTable, one_place
+from localqueue.spark.jobs.latest import json_path
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, write_files
+from localqueue.spark.jobs.view_keeper import SCHEMA, TableKeeper
 from localqueue.spark.jobs.view_query import COLUMNS, check_query, queried, typed
-from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at
+from localqueue.spark.jobs.view_shape import Shape, claim, evolved, note, shape_at, shape_of_table
 from localqueue.spark.lineage import path_of, queue_of, told
 from localqueue.spark.options import Options
+from localqueue.spark.place import opened
 from localqueue.spark.spark_session import is_remote
 
 if TYPE_CHECKING:
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 VIEW_FORMATS = ("parquet", "delta")
-#: How many files a Delta view may have before they are merged.
-_FILES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +53,12 @@ def materialise(
     *,
     url: str,
     queue: str,
-    path: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    table: str | None = None,
     key: str | None = None,
     sql: str | None = None,
     schema: StructType | str | None = None,
-    format: str = "parquet",
+    format: str | None = None,
     checkpoint: str | PathLike[str] | None = None,
     available_now: bool = True,
     every: str = "5 seconds",
@@ -68,17 +70,21 @@ def materialise(
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> MaterialiseResult | StreamingQuery:
-    """Keep a table at `path` up to date with the messages that are put into a queue; its journal must be on.
+    """Keep a table up to date with the messages that are put into a queue; its journal must be on.
+
+    It is at `path`, in `parquet` or, committed with delta-rs, in `delta`. Or it is a `table` of a catalog, which Spark
+    writes with the jars of `iceberg` or `delta`, one commit a batch; then `checkpoint` must be given, a folder of its
+    own for all but the rows, and `spark.table` reads it.
 
     With `key` (`ordering_key`, `dedupe_key` or a field of the payload such as `user.id`) the table has the latest
     message of each key; a payload that is null removes its key. With `sql`, it has the result of an aggregating query
     over the view `messages`: `SELECT status, count(*) AS n FROM messages GROUP BY status`. With `schema`, the payload's
     fields are columns, in place of `value` in a table by key and beside it in a query.
 
-    Run again with the same path it goes on where it stopped, and a batch that is run twice counts once. By default it
-    runs until the table has what the journal had at the start; without `available_now` it goes on, looks for news
-    `every` so often, and the running query is returned. `checkpoint` is by default in the table's folder. The table is
-    read with `read_view`; a Delta table also by everything that reads Delta.
+    Run again with the same path or table it goes on where it stopped, and a batch that is run twice counts once. By
+    default it runs until the table has what the journal had at the start; without `available_now` it goes on, looks for
+    news `every` so often, and the running query is returned. `checkpoint` is by default in the table's folder. A table
+    at a path is read with `read_view`; a Delta table also by everything that reads Delta.
 
     A view that begins needs the whole journal. What was pruned comes from `archive`, each entry once; entries that
     neither has are an error that names them, unless `fail_on_data_loss` is False. A table by key takes up a wider
@@ -87,34 +93,35 @@ def materialise(
     """
     from pyspark.errors import AnalysisException
 
+    from localqueue.spark.streams.older_spark import TO_THE_END, run_to_end
+
     if sail.runs(spark):
         sail.refuse_streams("materialise")
-    known_format(format, VIEW_FORMATS)
+    one_place(path, table)
     if (key is None) == (sql is None):
         raise ValueError("give either key, for the latest message of each, or sql, for an aggregate")
     if key is not None and key not in ("ordering_key", "dedupe_key"):
         json_path(key)
     place = place_of(url, namespace=namespace, queue=queue)
-    folder = folder_at(spark, path)
-    if format == "delta":
-        delta_table.need_delta()
-        delta_table.location_of(folder)
+    folder, lake = _where(spark, path, table, format, checkpoint)
+    format = lake.format if lake is not None else format or "parquet"
     if schema is not None:
         known_schema(schema)
     text = schema if schema is None or isinstance(schema, str) else schema.simpleString()
-    wanted = Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text)
+    wanted = Shape(format=format, namespace=place.namespace, queue=queue, key=key, sql=sql, schema=text, table=table)
     if sql is not None:
         check_query(spark, sql, schema)  # before anything is made for one that is none
     beginning = _Beginning(archive=archive, fails=fail_on_data_loss, given=dict(options or {}))
     begins = shape_at(folder) is None
-    shape = _begun(spark, place, folder, wanted, checkpoint, rebuild, beginning)
-    state = _state(folder, shape, checkpoint)
-    rows = _stream(spark, place, folder, shape, max_entries, beginning)
+    beside = checkpoint if lake is None else None  # that of a table is the folder itself
+    shape = _begun(spark, place, folder, lake, wanted, beside, rebuild, beginning)
+    state = _state(folder, shape, beside)
+    rows = _stream(spark, place, folder, shape, max_entries, beginning, available_now)
     checkpoints = folder_at(spark, state)
     before = _batches(checkpoints)
     say = silent if progress is None or is_remote(spark) else progress  # a server has nobody to tell
-    keep = _TableKeeper(folder, shape, checkpoints, schema, say)
-    how = {"availableNow": True} if available_now else {"processingTime": every}
+    keep = TableKeeper(folder, shape, checkpoints, schema, say)
+    how = TO_THE_END if available_now else {"processingTime": every}
     if sql is None:
         writing = rows.writeStream.outputMode("append").foreachBatch(keep.merge)
         query = writing.option("checkpointLocation", state).trigger(**how).start()
@@ -134,31 +141,33 @@ def materialise(
                 ) from None
     if not available_now:
         return query
-    query.awaitTermination()
-    return MaterialiseResult(path=folder.uri, format=format, batches=_batches(checkpoints) - before)
+    run_to_end(query)
+    batches = _batches(checkpoints) - before
+    if lake is not None and batches:
+        lake.refresh()
+    return MaterialiseResult(path=table or folder.uri, format=format, batches=batches)
 
 
 def read_view(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
-    """The table that `materialise` keeps at a path, as it is now."""
+    """The table that `materialise` keeps at a path, as it is now; one of a catalog is read by `spark.table`."""
     from pyspark.sql.types import StructType
 
     folder = folder_at(spark, path)
     shape = shape_at(folder)
     if shape is None:
         raise ValueError(f"{folder.uri} is not a view: give the path that materialise writes to")
+    if shape.table is not None:
+        raise ValueError(f"{folder.uri} is the checkpoint of the view {shape.table}: read that by spark.table")
     if shape.format == "delta":
         return delta_table.read_delta(spark, folder)
     commits = view_table.commits_in(folder)
     if not commits:
         raise ValueError(f"the view at {folder.uri} has nothing yet: no batch has been committed")
     try:
-        columns = StructType.fromJson(json.loads(folder.read(_SCHEMA) or ""))
+        columns = StructType.fromJson(json.loads(folder.read(SCHEMA) or ""))
     except Exception as error:
-        raise ValueError(f"the view at {folder.uri} is damaged: its {_SCHEMA} is no schema ({error})") from None
+        raise ValueError(f"the view at {folder.uri} is damaged: its {SCHEMA} is no schema ({error})") from None
     return view_table.read_parts(spark, folder, columns, list(commits[0].parts.values()))
-
-
-_SCHEMA = "_schema.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +183,28 @@ class _Beginning:
         return any(name.lower() in ("startingoffsets", "startingtimestamp") for name in self.given)
 
 
+def _where(
+    spark: SparkSession,
+    path: str | PathLike[str] | None,
+    table: str | None,
+    format: str | None,
+    checkpoint: str | PathLike[str] | None,
+) -> tuple[Folder, LakeTable | None]:
+    """The folder of a view, and the table of a catalog if its rows are in one."""
+    if table is not None:
+        if checkpoint is None:
+            raise ValueError(f"table {table!r} has no folder in which a view could keep how far it is: give checkpoint")
+        lake = LakeTable(spark, table, format)
+        return folder_at(spark, checkpoint), lake
+    assert path is not None
+    known_format(format or "parquet", VIEW_FORMATS)
+    folder = folder_at(spark, path)
+    if format == "delta":
+        delta_table.need_delta()
+        delta_table.location_of(folder)
+    return folder, None
+
+
 def _state(folder: Folder, shape: Shape, checkpoint: str | PathLike[str] | None) -> str:
     if checkpoint is None:
         return folder.at(shape.checkpoint)
@@ -184,19 +215,25 @@ def _begun(
     spark: SparkSession,
     place: Options,
     folder: Folder,
+    lake: LakeTable | None,
     wanted: Shape,
     checkpoint: str | PathLike[str] | None,
     rebuild: bool,
     beginning: _Beginning,
 ) -> Shape:
     """The view as its folder notes it, with the past that its journal has lost laid beside it."""
-    found = shape_at(folder)
-    shape = wanted if found is None else evolved(found, wanted, folder.uri, rebuild=rebuild)
-    started = folder_at(spark, _state(folder, shape, checkpoint)).read("metadata") is not None
-    if started or beginning.is_chosen:
-        return claim(folder, wanted, rebuild=rebuild)
+    shape = _shape(folder, lake, wanted, rebuild)
+    state = folder_at(spark, _state(folder, shape, checkpoint))
+    if lake is not None and not lake.exists and _batches(state):
+        raise ValueError(
+            f"table {lake.uri} is not there any more, and {folder.uri} goes on from what it had: have it built anew "
+            "(rebuild), or give another checkpoint"
+        )
+    if state.read("metadata") is not None or beginning.is_chosen:
+        claim(folder, shape)
+        return shape
     past = whole_past(spark, place, beginning.archive, fail_on_data_loss=beginning.fails)
-    shape = claim(folder, wanted, rebuild=rebuild)
+    claim(folder, shape)
     if past.rows is not None:
         rows = past.rows.where((past.rows["type"] == "enqueued") & (past.rows["queue"] == shape.queue))
         folder.remove(shape.history)
@@ -206,14 +243,36 @@ def _begun(
     return shape
 
 
+def _shape(folder: Folder, lake: LakeTable | None, wanted: Shape, rebuild: bool) -> Shape:
+    """What the view becomes, by the note in its folder, or in its table when that is older than the folder."""
+    noted = None if lake is None else shape_of_table(lake, wanted)
+    if (found := shape_at(folder)) is not None:
+        place = "path" if lake is None else "checkpoint"
+        return evolved(found, wanted, folder.uri, rebuild=rebuild, place=place)
+    if lake is not None and noted is not None:
+        return evolved(noted, wanted, lake.uri, rebuild=rebuild, place="table")
+    return wanted
+
+
 def _stream(
-    spark: SparkSession, place: Options, folder: Folder, shape: Shape, max_entries: int | None, beginning: _Beginning
+    spark: SparkSession,
+    place: Options,
+    folder: Folder,
+    shape: Shape,
+    max_entries: int | None,
+    beginning: _Beginning,
+    available_now: bool,
 ) -> DataFrame:
+    from localqueue.spark.streams.older_spark import IS_OLDER
+
     stream = spark.readStream.format("localqueue").option("url", place.url).option("namespace", place.namespace)
     stream = stream.option("queue", place.need_queue()).option("mode", "subscribe").option("view", "events")
     stream = stream.option("columns", ",".join(("type", *COLUMNS)))
     if max_entries is not None:
         stream = stream.option("maxOffsetsPerTrigger", str(max_entries))
+    if available_now and IS_OLDER:  # newer ones find out themselves
+        with opened(place, read_only=True) as store:
+            stream = stream.option("endingOffsets", json.dumps({"seq": store.journal_span()[1]}))
     if not beginning.fails:
         stream = stream.option("failOnDataLoss", "false")
     elif not beginning.is_chosen:
@@ -229,68 +288,3 @@ def _batches(checkpoint: Folder) -> int:
     """How many batches the query has committed: the last one's number tells, because early ones are removed."""
     numbers = [int(entry.name) for entry in checkpoint.entries("commits") if entry.name.isdigit()]
     return max(numbers, default=-1) + 1
-
-
-class _TableKeeper:
-    """What happens with each batch of the query: in the driver, or in a process of a Spark Connect server."""
-
-    def __init__(
-        self,
-        folder: Folder,
-        shape: Shape,
-        checkpoint: Folder,
-        schema: StructType | str | None,
-        say: Progress,
-    ) -> None:
-        self._folder = folder
-        self._delta = shape.format == "delta"
-        self._rebuilt = shape.build > 1
-        self._checkpoint = checkpoint
-        self._key = shape.key
-        self._schema = schema
-        self._say = say
-
-    def merge(self, batch: DataFrame, number: int) -> None:
-        from pyspark.sql import functions as f
-
-        assert self._key is not None
-        last = latest_per_key(batch, self._key)
-        last = last.withColumn("gone", f.coalesce(is_tombstone(last), f.lit(False)))
-        if self._schema is not None:
-            last = typed(last.select("key", "seq", "at", "value", "gone"), self._schema).drop("value")
-        rows = last.persist()
-        try:
-            self._keep_schema(rows.drop("gone"))
-            anew = self._rebuilt and number == 0
-            if self._delta:
-                delta_table.merge_delta(rows, self._folder, self._transaction(number), anew=anew)
-                delta_table.tidy_delta(self._folder, files=_FILES)
-            else:
-                view_table.merge_keys(rows, self._folder, self._query(), number, anew=anew)
-        finally:
-            rows.unpersist()
-        self._done(number)
-
-    def replace(self, batch: DataFrame, number: int) -> None:
-        self._keep_schema(batch)
-        if self._delta:
-            mode = "append" if delta_table.table_at(self._folder) is None else "overwrite"
-            delta_table.write_delta(batch, self._folder, mode=mode, transaction=self._transaction(number))
-        else:
-            view_table.replace_all(batch, self._folder, self._query(), number)
-        self._done(number)
-
-    def _done(self, number: int) -> None:
-        self._say(f"batch {number} is in {self._folder.uri}")
-
-    def _query(self) -> str:
-        """The id of the query, which a checkpoint keeps: batches are numbered anew with a new checkpoint."""
-        found: dict[str, Any] = json.loads(self._checkpoint.read("metadata") or "{}")
-        return str(found["id"])
-
-    def _transaction(self, number: int) -> delta_table.Transaction:
-        return delta_table.Transaction(f"localqueue view {self._query()}", number)
-
-    def _keep_schema(self, rows: DataFrame) -> None:
-        if not self._delta and self._folder.read(_SCHEMA) != rows.schema.json():
-            self._folder.replace(_SCHEMA, rows.schema.json())

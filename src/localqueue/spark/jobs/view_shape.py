@@ -1,4 +1,4 @@
-"""What a view is of, as a note in its folder, and what may become of it: a wider schema, or a new build."""
+"""What a view is of, as a note in its folder and its table, and what may become of it: a wider schema, a new build."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from dataclasses import asdict, dataclass, replace
 
 from localqueue.spark.jobs.archive_layout import MARKER
 from localqueue.spark.jobs.files import Folder
+from localqueue.spark.jobs.lake_table import LakeTable
 
-#: What only another path can change, and what a new build can.
-_FIXED = ("format", "namespace", "queue")
+#: The property of a table of a catalog that says what it is a view of.
+NOTE = "localqueue.view"
+#: What only another place can change, and what a new build can.
+_FIXED = ("table", "format", "namespace", "queue")
 _BUILT = ("key", "sql", "schema")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a view is of. `build` counts how often it was begun anew; entries up to `past` come from its own folder."""
+    """What a view is of. `build` counts how often it was begun anew; entries up to `past` come from its own folder.
+
+    With a `table` of a catalog the folder has all but the rows.
+    """
 
     format: str
     namespace: str
@@ -25,6 +31,10 @@ class Shape:
     schema: str | None
     build: int = 1
     past: int = 0
+    table: str | None = None
+
+    def text(self, *, indent: int | None = 2) -> str:
+        return json.dumps({"localqueue": "view", **asdict(self)}, indent=indent)
 
     @property
     def checkpoint(self) -> str:
@@ -38,7 +48,22 @@ class Shape:
 
 def shape_at(folder: Folder) -> Shape | None:
     """The shape of the view in a folder, None when it has none."""
-    text = folder.read(MARKER)
+    return _shape_of(folder.read(MARKER))
+
+
+def shape_of_table(table: LakeTable, wanted: Shape) -> Shape | None:
+    """The shape of the view that a table is, None when there is none; ValueError when it can not become this one."""
+    if not table.exists:
+        return None
+    found = _shape_of(table.note(NOTE))
+    if found is None:
+        raise ValueError(f"{table.uri} is not a view, it has no property {NOTE}: give another table")
+    found = replace(found, table=wanted.table, past=0)  # whatever its name and its folder were
+    evolved(found, wanted, table.uri, rebuild=True, place="table")
+    return found
+
+
+def _shape_of(text: str | None) -> Shape | None:
     try:
         values = json.loads(text or "")
         return Shape(**values) if values.pop("localqueue") == "view" else None
@@ -47,25 +72,22 @@ def shape_at(folder: Folder) -> Shape | None:
 
 
 def note(folder: Folder, shape: Shape) -> None:
-    folder.replace(MARKER, json.dumps({"localqueue": "view", **asdict(shape)}, indent=2) + "\n")
+    folder.replace(MARKER, shape.text() + "\n")
 
 
-def claim(folder: Folder, wanted: Shape, *, rebuild: bool) -> Shape:
-    """Make the folder a view of this, or see that it is one or can become one; ValueError when it can not."""
+def claim(folder: Folder, shape: Shape) -> None:
+    """Make the folder a view of this; ValueError when it is something else."""
     found = shape_at(folder)
     if found is None:
         there = [entry.name for entry in folder.entries() if not entry.name.startswith(".")]
         if there:
-            raise ValueError(f"{folder.uri} is not a view and not empty ({there[0]} is there): give another path")
-        note(folder, wanted)
-        return wanted
-    shape = evolved(found, wanted, folder.uri, rebuild=rebuild)
+            another = "path" if shape.table is None else "checkpoint"
+            raise ValueError(f"{folder.uri} is not a view and not empty ({there[0]} is there): give another {another}")
     if shape != found:
         note(folder, shape)
-    return shape
 
 
-def evolved(found: Shape, wanted: Shape, uri: str, *, rebuild: bool) -> Shape:
+def evolved(found: Shape, wanted: Shape, uri: str, *, rebuild: bool, place: str = "path") -> Shape:
     """What a view that is `found` becomes when `wanted` is asked for; ValueError when it can not."""
     differs = [name for name in (*_FIXED, *_BUILT) if getattr(found, name) != getattr(wanted, name)]
     fixed = [name for name in differs if name in _FIXED]
@@ -76,7 +98,7 @@ def evolved(found: Shape, wanted: Shape, uri: str, *, rebuild: bool) -> Shape:
     if differs == ["schema"] and found.sql is None and _is_wider(wanted.schema, found.schema):
         return replace(found, schema=wanted.schema)
     name = (fixed or differs)[0]
-    way = "give another path" if fixed else "give another path, or have it built anew (rebuild)"
+    way = f"give another {place}" if fixed else f"give another {place}, or have it built anew (rebuild)"
     raise ValueError(f"{uri} is a view with {name} {getattr(found, name)!r} and not {getattr(wanted, name)!r}: {way}")
 
 

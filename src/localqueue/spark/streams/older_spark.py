@@ -9,7 +9,7 @@ the end of what was planned last, and of one that has planned nothing, its initi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from localqueue.spark.options import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.query import StreamingQuery
 
 if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource") is not None:
     from pyspark.sql.streaming.datasource import (
@@ -49,8 +50,19 @@ else:
         """What no reader of this PySpark has."""
 
 
-__all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow", "for_this_spark"]
+__all__ = [
+    "IS_OLDER",
+    "TO_THE_END",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+    "for_this_spark",
+    "run_to_end",
+]
 
+#: The trigger of a query that `run_to_end` waits for. Of `availableNow`, 4.1 makes one batch of whatever size.
+TO_THE_END: Mapping[str, Any] = {"processingTime": "0 seconds"} if IS_OLDER else {"availableNow": True}
 _OLDEST = (4, 1)
 
 
@@ -59,6 +71,14 @@ def for_this_spark(reader: DataSourceStreamReader) -> DataSourceStreamReader:
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
         raise OptionError(f"streams of localqueue need PySpark 4.1 or newer, and this is {pyspark.__version__}")
     return OlderSparkReader(reader) if IS_OLDER else reader
+
+
+def run_to_end(query: StreamingQuery) -> None:
+    """Wait until a query has read all there is for it."""
+    if IS_OLDER:
+        query.processAllAvailable()
+        query.stop()
+    query.awaitTermination()
 
 
 class OlderSparkReader(DataSourceStreamReader):
