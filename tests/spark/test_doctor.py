@@ -61,7 +61,7 @@ def test_a_machine_on_which_all_is_well(machine: dict[str, str]) -> None:
 def test_what_is_missing_or_too_new_fails_with_the_way_out(machine: dict[str, str]) -> None:
     del machine["pyarrow"]
     machine["pandas"] = "3.0.1"
-    machine["pyspark"] = "4.2.9"
+    machine["pyspark"] = "4.0.2"
     checks = doctor(quick=True)
     assert has_failed(checks)
     found = by_name(checks)
@@ -69,6 +69,7 @@ def test_what_is_missing_or_too_new_fails_with_the_way_out(machine: dict[str, st
     assert (found["pyarrow"].state, found["pyarrow"].way_out) == ("FAIL", install)
     assert found["pandas"].found == "3.0.1, and pandas 2.2 or newer and below 3 is needed"
     assert found["pyspark"].state == "FAIL"
+    assert found["pyspark"].found == "4.0.2, and pyspark 4.1 or newer and below 5 is needed"
 
 
 def test_what_only_makes_things_slower_is_a_warning(machine: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ EXTRA = 'pip install "localqueue[spark,cli]"'
 
 #: Package, first version, first version that is too new, and whether nothing works without it.
 _PACKAGES: tuple[tuple[str, str, str | None, bool], ...] = (
-    ("pyspark", "4.3", "5", True),
+    ("pyspark", "4.1", "5", True),
     ("msgspec", "0.19", "1", True),
     ("pandas", "2.2", "3", True),
     ("pyarrow", "18", None, True),
