@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localqueue import PersistentQueue, SQLiteQueueStore
-from localqueue.spark import archive, materialise, read_view
+from localqueue.spark import archive, materialise, read_view, replay
 from tests.spark.test_jobs_archive import Journal
 
 KEYED = {"key": "k", "schema": "n long"}
@@ -126,12 +126,16 @@ def materialised(spark: Any, folder: Path, namespace: str, said: Callable[[Calla
     ]
     if namespace == "default":  # the rest goes the same ways
         return found
-    archive(spark, url=journal.url, path=folder / "archive", prune=True)
+    past = f"{namespace}.past"
+    archive(spark, url=journal.url, table=past, prune=True)
     put(c="null")
     anew: dict[str, Any] = {**wider, "key": "ordering_key"}
     found["pruned"] = said(lambda: materialise(spark, **anew, rebuild=True))
-    materialise(spark, **anew, rebuild=True, archive=folder / "archive")
+    materialise(spark, **anew, rebuild=True, archive=past)
     found["rebuilt"] = rows(by_key, "key", "n")
+    window: dict[str, Any] = {"url": journal.url, "queue": "things", "to": "again"}
+    found["replayed"] = replay(spark, source=past, **window, where="ordering_key = 'a'").put
+    found["no archive"] = said(lambda: replay(spark, source=by_key["table"], **window))
     put(a="null")
     found["removed"] = [materialise(spark, **anew).batches, rows(by_key, "key", "n")]
     spark.sql(f"DROP TABLE {by_key['table']}")

@@ -30,7 +30,7 @@ def report(
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as a page with plots.")] = None,
     since: Annotated[str | None, typer.Option(help="From this time on; a time, or how long ago: 2h.")] = None,
     until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
-    archive: Annotated[str | None, typer.Option(metavar="PATH", help="Of an archive, not of the store.")] = None,
+    archive: Annotated[str | None, typer.Option(metavar="PATH", help="An archive, not the store.")] = None,
     bucket: Annotated[int | None, typer.Option(min=1, help="Seconds that a point of a plot stands for.")] = None,
     title: Title = None,
     progress: Progress = False,

@@ -18,7 +18,7 @@ from localqueue.spark.jobs.journal_rows import (
     reader,
     utc_date,
 )
-from localqueue.spark.jobs.lake_table import LakeTable, one_place
+from localqueue.spark.jobs.lake_table import LakeTable, is_table, one_place
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format
 from localqueue.spark.lineage import path_of, queue_of, told
@@ -254,20 +254,35 @@ def marker_at(folder: Folder) -> Marker:
     marker = None if text is None else Marker.of(text)
     if marker is None:
         there = "has nothing" if not folder.entries() else f"has no {MARKER}"
-        raise ValueError(f"{folder.uri} is not an archive, it {there}: give the path that archive wrote to")
+        raise ValueError(f"{folder.uri} is not an archive, it {there}: give the path or table that archive wrote to")
     return marker
 
 
+def archive_at(spark: SparkSession, place: str | PathLike[str]) -> tuple[Folder | LakeTable, Marker]:
+    """The archive in a folder or, where there is none, in the table of that name; ValueError where neither is one."""
+    folder = folder_at(spark, place)
+    if folder.read(MARKER) is None and isinstance(place, str) and is_table(spark, place):
+        table = LakeTable(spark, place)
+        marker = Marker.of(table.note(NOTE) or "")
+        if marker is None:
+            raise ValueError(
+                f"table {place} is not an archive, it has no property {NOTE}: give one that archive wrote to"
+            )
+        return table, marker
+    return folder, marker_at(folder)
+
+
 def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
-    """What `archive` has written to a path, each entry once, also after a crash in the middle of a run or a merge."""
-    folder = folder_at(spark, path)
-    marker = marker_at(folder)
+    """What `archive` has written to a path or table, each entry once, also after a crash amid a run or a merge."""
+    target, marker = archive_at(spark, path)
+    if isinstance(target, LakeTable):
+        return spark.table(target.uri)
     if marker.format == "delta":
-        return delta_table.read_delta(spark, folder)
+        return delta_table.read_delta(spark, target)
     if marker.kind == "journal":
-        return parquet_archive.read_spans(spark, folder, cover(parquet_archive.spans_in(folder)), marker.partition_by)
-    taken = [name for name in parquet_archive.committed(folder) if name.startswith("taken=")]
+        return parquet_archive.read_spans(spark, target, cover(parquet_archive.spans_in(target)), marker.partition_by)
+    taken = [name for name in parquet_archive.committed(target) if name.startswith("taken=")]
     if not taken:
-        raise ValueError(f"{folder.uri} has no snapshot yet: run archive first")
-    read = reader_of(spark, folder, files_in(folder, *taken)).option("basePath", folder.uri)
-    return read.parquet(*map(folder.at, taken)).drop("taken")
+        raise ValueError(f"{target.uri} has no snapshot yet: run archive first")
+    read = reader_of(spark, target, files_in(target, *taken)).option("basePath", target.uri)
+    return read.parquet(*map(target.at, taken)).drop("taken")

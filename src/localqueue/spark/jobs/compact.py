@@ -58,8 +58,8 @@ def compact(
 ) -> CompactResult:
     """Write the latest message of every key to a table, or into the queue `queue` at `url`.
 
-    `source` is the address of a store, for its journal, the path of an archive, or a DataFrame with a column `value`
-    and a column `seq` or `id`; `topic` takes only the messages of one queue. `key` is `ordering_key`, `dedupe_key` or a
+    `source` is the address of a store, for its journal, the path or table of an archive, or a DataFrame with columns
+    `value` and `seq` or `id`; `topic` takes only the messages of one queue. `key` is `ordering_key`, `dedupe_key` or a
     field of the payload such as `user.id`; messages without it are left out. A payload that is null removes its key,
     unless `tombstones` is False: then it is a value like any other. Of a journal that was pruned, the entries that are
     gone come from `archive`; without one that has them it is an error, unless `fail_on_data_loss` is False.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
-from localqueue.spark.jobs.archive import marker_at, reached, read_archive
-from localqueue.spark.jobs.files import folder_at
+from localqueue.spark.jobs.archive import archive_at, reached, read_archive
 from localqueue.spark.jobs.journal_rows import need_journal
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
@@ -49,8 +48,7 @@ def whole_past(
                 "what is left (fail_on_data_loss False)"
             )
         return Past(first - 1, last)
-    folder = folder_at(spark, archive)
-    marker = marker_at(folder)
+    target, marker = archive_at(spark, archive)
     wrong = next(
         (
             f"{name} {found!r} and not {wanted!r}"
@@ -65,16 +63,16 @@ def whole_past(
         None,
     )
     if wrong is not None:
-        raise ValueError(f"{folder.uri} is not an archive of {where}: it has {wrong}")
-    through = reached(folder, marker)
+        raise ValueError(f"{target.uri} is not an archive of {where}: it has {wrong}")
+    through = reached(target, marker)
     if through > last:
-        raise ValueError(f"{folder.uri} goes up to entry {through} and {where} only to {last}: it is another journal")
+        raise ValueError(f"{target.uri} goes up to entry {through} and {where} only to {last}: it is another journal")
     rows = read_archive(spark, archive)
     if fail_on_data_loss:
         gaps = _gaps(rows, marker.queue is None, through, first)
         if gaps:
             raise ValueError(
-                f"entries {' and '.join(gaps)} are neither in {where} nor in the archive {folder.uri}: give another "
+                f"entries {' and '.join(gaps)} are neither in {where} nor in the archive {target.uri}: give another "
                 "archive, or take what is left (fail_on_data_loss False)"
             )
     return Past(max(through, first - 1), last, rows.where(f"seq <= {through}"))

@@ -253,6 +253,16 @@ def _pairs(columns: Sequence[str], values: Sequence[str]) -> str:
     return ", ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
 
 
+def is_table(spark: SparkSession, name: str) -> bool:
+    """Whether a catalog of the session has a table of this name, which says of which namespace it is."""
+    if "." not in name or "/" in name:
+        return False
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except Exception:  # no name of a table, or no such catalog
+        return False
+
+
 def one_place(path: Any, table: str | None) -> None:
     """ValueError unless exactly one of both is given."""
     if (path is None) == (table is None):

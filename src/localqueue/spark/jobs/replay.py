@@ -99,8 +99,8 @@ def replay(
 ) -> ReplayResult:
     """Put the messages that were enqueued in a window once more, in their order, with payload, headers and keys.
 
-    `source` is the address of a store, for its journal, or the path of an archive. The window is the messages of
-    `queue`, or of all queues, from `since` and before `until` and from `from_seq` up to `to_seq`, for which the SQL
+    `source` is the address of a store, for its journal, or the path or table of an archive. The window is the messages
+    of `queue`, or of all queues, from `since` and before `until` and from `from_seq` up to `to_seq`, for which the SQL
     condition `where` holds; its columns are those of the view `events`. They go into the queue `to`, by default the one
     each came from, with no delay, no time to live and no run.
 
