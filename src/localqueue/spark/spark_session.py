@@ -88,9 +88,11 @@ def _here(master: str | None, conf: Mapping[str, str], brief: bool) -> dict[str,
     """The settings of a session whose driver is on this machine, after looking for what it needs."""
     from localqueue.spark.host import use_address
     from localqueue.spark.java import use_java
+    from localqueue.spark.local_sockets import socket_settings
 
     use_java()
     use_address(master, conf)
     use_python(conf)
     java_options = (f"-Dlog4j2.configurationFile={_LOGGING}", _BRIEF if brief else None, conf.get(_JAVA_OPTIONS))
-    return {**_DEFAULTS, **with_a_run(conf), _JAVA_OPTIONS: " ".join(filter(None, java_options))}
+    settings = {**_DEFAULTS, **socket_settings(master, conf), **with_a_run(conf)}
+    return {**settings, _JAVA_OPTIONS: " ".join(filter(None, java_options))}
