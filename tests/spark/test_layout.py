@@ -226,6 +226,13 @@ def test_a_column_beside_the_value_that_is_no_option_is_refused_by_name_with_the
         layout(t.StructType([t.StructField("value", TEXT), t.StructField("value", TEXT)]), "jobs")
 
 
+def test_options_in_capital_letters_are_not_taken_for_a_payload() -> None:
+    kinds: dict[str, t.DataType] = {"VALUE": TEXT, "Priority": t.IntegerType(), "dedupe_key": TEXT}
+    with pytest.raises(ValueError, match=r"^VALUE, Priority: .* in small letters"):
+        layout(schema(**kinds), "jobs")
+    assert layout(schema(**kinds, city=TEXT), "jobs").options is None  # a row that happens to have such a name
+
+
 def test_a_row_keeps_what_json_can_hold_and_writes_the_rest_as_text() -> None:
     inner = t.StructType([t.StructField("at", t.TimestampType()), t.StructField("n", t.IntegerType())])
     kinds: dict[str, t.DataType] = {

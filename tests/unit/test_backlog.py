@@ -73,6 +73,8 @@ def test_a_job_is_refused_by_name_before_spark_is_needed() -> None:
         JobCall(job="archiv")
     with pytest.raises(TypeError, match=r"job 'archive': .*'paht'"):
         JobCall(job="archive", arguments={"paht": "journal"})
+    with pytest.raises(TypeError, match=r"job 'process': .*'quue'"):
+        JobCall(job="process", arguments={"queue": "orders", "handler": "json:dumps", "max_tries": 2, "quue": "orders"})
     with pytest.raises(ValueError, match="never ends"):
         JobCall(job="materialise", arguments={"available_now": False})
     assert [JobCall(job=name).job for name in JOBS] == list(JOBS)

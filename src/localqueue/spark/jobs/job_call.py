@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from localqueue.spark.jobs.plain_result import plain, rows_of
+from localqueue.spark.jobs.process import check_worker
 
 JOBS = ("archive", "compact", "export", "ingest", "materialise", "process", "replay", "report", "triage")
 
@@ -30,7 +31,11 @@ class JobCall:
         if self.job not in JOBS:
             raise ValueError(f"there is no job {self.job!r}; there are {', '.join(JOBS)}")
         try:
-            inspect.signature(self._function()).bind_partial(None, **self.arguments)
+            known = inspect.signature(self._function()).bind_partial(None, **self.arguments).arguments
+            if self.job == "process":
+                check_worker(
+                    known.get("queue", "jobs"), known.get("lease_timeout", 30.0), known.get("worker_options", {})
+                )
         except TypeError as error:
             raise TypeError(f"job {self.job!r}: {error}") from None
         if self.job == "materialise" and not self.arguments.get("available_now", True):

@@ -120,7 +120,7 @@ def process(
     ends_after = _seconds(until)
     _check_handler(handler)
     count = parallelism(spark) if workers is None else _at_least_one(workers)
-    _check_worker(queue, lease_timeout, worker_options)
+    check_worker(queue, lease_timeout, worker_options)
     with opened(options, read_only=True):
         pass  # a worker of a store that is not there would make one, and find it empty
     with opened(options) as store:
@@ -259,7 +259,7 @@ def _check_handler(handler: str | Callable[..., Any]) -> None:
         ) from error
 
 
-def _check_worker(queue: str, lease_timeout: float, options: dict[str, Any]) -> None:
+def check_worker(queue: str, lease_timeout: float, options: dict[str, Any]) -> None:
     """Say here, not in every task, what no worker could follow."""
     for name in ("executor", "worker_id"):
         if name in options:

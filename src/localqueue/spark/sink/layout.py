@@ -92,6 +92,7 @@ def layout(schema: StructType, queue: str | None, unwritten: tuple[str, ...] = (
     if queue is not None:
         check_name(queue)
     if "value" not in names:
+        _check_case(names)
         check_columns(schema)
         _need_queue(queue, False)
         return Layout(None, True)
@@ -102,6 +103,17 @@ def layout(schema: StructType, queue: str | None, unwritten: tuple[str, ...] = (
     if "queue" not in options:
         _need_queue(queue, True)
     return Layout(options, queue is not None, not _is_nested(schema["value"].dataType))
+
+
+def _check_case(names: Sequence[str]) -> None:
+    """Refuse rows that are a message with its options but for the case of their names, which is nothing in SQL."""
+    meant = [name.lower() for name in names]
+    if "value" in meant and {"value", *OPTION_COLUMNS}.issuperset(meant):
+        wrong = [name for name in names if name != name.lower()]
+        raise ValueError(
+            f"{', '.join(wrong)}: the column of a payload and those of its options are in small letters. Rename them "
+            "(value, priority, ...), or use struct(*) AS value to have the whole row written as a JSON object"
+        )
 
 
 def _check_names(names: Sequence[str]) -> None:
