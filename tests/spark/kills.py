@@ -109,7 +109,7 @@ def campaign(direction: str, kind: str, kills: int, seed: int, *, say: Callable[
     rng = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="localqueue-kills-"))
     place = new_place(kind, folder)
-    total = (kills + 1) * ROWS_A_BATCH * 2
+    total = (kills + 1) * ROWS_A_BATCH * 6  # a kill may come after several batches
     with place.open() as store:
         store.enable_journal()
         dead = fill(store, total)

@@ -14,7 +14,7 @@ import pytest
 from localqueue import MemoryQueueStore, PersistentQueue
 from localqueue.policies import PublishSubscribeRouting, StoredSubscriptions
 from localqueue.spark.options import OptionError, parse
-from localqueue.spark.sink import message_pages, staged_rows
+from localqueue.spark.sink import delivery, message_pages, staged_rows
 from localqueue.spark.sink.delivery import Step, deliver_staged
 from localqueue.spark.sink.tallies import Tally, tally
 from localqueue.spark.sink.target import NoRoom, NoSubscribers, Target, target_of
@@ -63,6 +63,32 @@ def test_a_write_with_a_key_that_stops_at_a_full_queue_goes_on_when_there_is_roo
     store.lease(LeaseRequest("jobs", consume=True))
     assert write(store, target, rows(7, 4), key="today", step=steps).stored == 4
     assert values(store) == [1, 2, 3]
+
+
+def test_others_write_between_the_steps_of_a_large_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = new_place("sqlite", tmp_path)
+    put = delivery.put
+
+    def put_after_another(*given: Any, **options: Any) -> Any:
+        with place.open() as other:
+            other.put_one("theirs", "1", None)
+        return put(*given, **options)
+
+    monkeypatch.setattr(delivery, "put", put_after_another)
+    with place.open() as store:
+        keyed = [rows(n, 2, dedupe_key=[f"{n}", f"{n + 1}"], ordering_key=["a", "b"]) for n in (0, 2, 4)]
+        write(store, Target(queue="jobs"), *keyed, step=Step(2, 1000))
+        assert (store.stats("jobs").total, store.stats("theirs").ready) == (6, 3)
+
+
+def test_a_transaction_that_holds_others_up_for_long_tells_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery, "_LONG", -1.0)
+    with new_place("sqlite", tmp_path).open() as store:
+        write(store, Target(queue="jobs"), rows(0, 3))
+    assert "transaction of 3 rows held up other writers" in caplog.text
+    assert "delivery=steps" in caplog.text
 
 
 def test_duplicates_take_no_room_and_are_not_counted_as_stored(store: QueueStore) -> None:
@@ -183,14 +209,14 @@ def test_a_job_keeps_capacity_and_subscribers_and_tells_what_became_of_its_rows(
         assert values(store) == [] and tally(store, "t") is None
     save(frame, place, maxsize="4", tally="t")
     save(frame, place, maxsize="4", overflow="drop-newest", tally="again")
-    for delivery in ("atomic", "direct"):
-        save(frame, place, subscribers="a,b", queue=delivery, delivery=delivery, tally=delivery)
+    for way in ("atomic", "direct"):
+        save(frame, place, subscribers="a,b", queue=way, delivery=way, tally=way)
     with place.open() as store:
         assert tally(store, "t") == Tally(stored=4, duplicates=2)
         assert tally(store, "again") == Tally(stored=0, duplicates=6)
         assert sorted(values(store)) == [0, 1, 2, 3]
-        for delivery in ("atomic", "direct"):
-            assert tally(store, delivery) == Tally(stored=8, duplicates=4)
-            assert len(values(store, f"{delivery}.a")) == len(values(store, f"{delivery}.b")) == 4
+        for way in ("atomic", "direct"):
+            assert tally(store, way) == Tally(stored=8, duplicates=4)
+            assert len(values(store, f"{way}.a")) == len(values(store, f"{way}.b")) == 4
     with pytest.raises(Exception, match="option 'maxsize' is of one queue"):
         save(spark.sql("SELECT '1' AS value, 'x' AS queue"), place, maxsize="4")

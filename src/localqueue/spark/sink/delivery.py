@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,8 @@ class Step(NamedTuple):
 
 _SHORT = Step(CHUNK_ROWS, CHUNK_BYTES)
 _ALWAYS_IN_STEPS = ("redis", "mongodb")
+_ONE_WRITER = ("sqlite:", "lmdb:")
+_LONG = 5.0  # seconds of a transaction after which others, who wait for 15 unless told, should not wait much longer
 
 
 def step_of(backend: str, delivery: str) -> Step | None:
@@ -258,13 +261,24 @@ def put(
     A row whose dedupe key is held by a live message, or by a row before it, is a duplicate and is not stored.
     """
     while True:
-        reach = target.as_of_now(store)
+        reach, began = target.as_of_now(store), time.monotonic()
         try:
-            return store.put_pages(
+            done = store.put_pages(
                 Pages(store, rows, reach), records=records, limits=reach.limits, topics=reach.topics, receipt=receipt
             )
         except SubscriptionsChanged:
             continue
+        _tell_long(store, rows.count, time.monotonic() - began)
+        return done
+
+
+def _tell_long(store: QueueStore, rows: int, seconds: float) -> None:
+    """Say that others had to wait for long, and how they need not."""
+    if seconds > _LONG and store.url.startswith(_ONE_WRITER):
+        _log.warning(
+            "the transaction of %d rows held up other writers of %s for %.0f s: with the option delivery=steps they "
+            "wait for a part of it only, and see it grow", rows, store.url, seconds,
+        )  # fmt: skip
 
 
 @contextmanager
