@@ -40,3 +40,6 @@ def test_a_whole_job_runs(kind: str, tmp_path: Path) -> None:
     assert (found["left"], found["copied"], found["processed"]) == (0, ROWS, ROWS)
     if kind == "cluster":
         assert found["retried"] == {"atomic": [ROWS, ROWS, 0], "direct": [ROWS, ROWS, 0]}
+    else:
+        assert "'nn > 1' is not a condition over the columns id" in found["wrong rule"]
+        assert "\n" not in found["wrong rule"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from localqueue import PersistentQueue
-from localqueue.spark import process, register, session
+from localqueue.spark import ingest, process, register, session
 from localqueue.spark.host import use_address
 from localqueue.spark.java import use_java
 from localqueue.spark.sink import ledger, staged_rows
@@ -123,6 +123,17 @@ def run(spark: Any, url: str, folder: str) -> dict[str, Any]:
     return found
 
 
+def wrong_rule(spark: Any, url: str) -> str:
+    """What is said of a rule over a column that is not there, of rows whose columns are known already."""
+    rows = spark.range(3)
+    assert rows.schema
+    try:
+        ingest(spark, rows, url=url, queue="ruled", expect={"positive": "nn > 1"})
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def main(kind: str, url: str, folder: str) -> None:
     with open_store(url) as store:
         store.enable_journal()
@@ -132,6 +143,8 @@ def main(kind: str, url: str, folder: str) -> None:
         found = run(spark, url, folder)
         if kind == "cluster":  # a task of a local session fails for good
             found["retried"] = retried(spark, url)
+        else:
+            found["wrong rule"] = wrong_rule(spark, url)
         print(json.dumps(found), flush=True)
     finally:
         spark.stop()

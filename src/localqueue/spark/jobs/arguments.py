@@ -16,7 +16,7 @@ def where_sql(df: DataFrame, where: str) -> DataFrame:
 
     try:
         found = df.where(where)
-        found.schema  # noqa: B018 -- on Spark Connect only this has it analysed
+        found.select("*").schema  # noqa: B018 -- on Spark Connect only this has it analysed, once and not from memory
     except (AnalysisException, ParseException) as error:
         raise ValueError(
             f"where {where!r} is not a condition over the columns {', '.join(df.columns)}: {first_line(error)}"
