@@ -148,6 +148,11 @@ def test_a_payload_that_does_not_fit_is_told_with_its_message(payload: str, reas
     assert typed.fits('{"n":1}') is None
 
 
+def test_who_consumes_is_told_of_dead_letters_before_dropping() -> None:
+    with pytest.raises(CorruptRow, match=r"'corruptRows' to dead-letter .*consumes.* drop .*lose.* '_corrupt string'"):
+        Typed(schema(n=LONG)).batch(messages("[1]"))
+
+
 def test_misfits_go_to_their_column_or_are_dropped_and_the_others_are_read() -> None:
     given = [
         message('{"n":0}', 0),

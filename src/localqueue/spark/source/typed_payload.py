@@ -101,8 +101,9 @@ class Typed:
             row, reason = min(misfits.items())
             message_id, queue = source.column(self._id)[row].as_py(), source.column("queue")[row].as_py()
             raise CorruptRow(
-                f"message {message_id} of queue {queue!r} does not fit the schema: {reason}. Add a column "
-                f"'{CORRUPT} string' to the schema, or set option 'corruptRows' to drop"
+                f"message {message_id} of queue {queue!r} does not fit the schema: {reason}. Set option "
+                "'corruptRows' to dead-letter where the stream consumes, which with drop would ack and lose the "
+                f"message, else to drop; or add a column '{CORRUPT} string' to the schema"
             )
         columns = []
         for field in self.schema:
