@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.cloudpickle import dumps, loads
 from pyspark.sql import types as t
 
 from localqueue import PersistentQueue
+from localqueue.spark import register
 from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.ddl import parse_ddl
 from localqueue.spark.options import OptionError
@@ -28,11 +31,44 @@ def test_without_a_url_there_is_no_store_in_spark(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OptionError, match=r"option 'url' is missing: name the store.*LOCALQUEUE_URL"):
         LocalQueueDataSource({"queue": "jobs"}).schema()
     monkeypatch.setenv("LOCALQUEUE_URL", "sqlite:////tmp/jobs.db")
-    bare = LocalQueueDataSource({})
-    assert bare.reader(bare.schema()).options.url == "sqlite:////tmp/jobs.db"
-    # A table that has lost its options gives the same empty hand, and a schema of its own.
-    with pytest.raises(OptionError, match=LOST):
-        bare.reader(parse_ddl("order_id long"))
+    for options in ({}, {"queue": "jobs"}, {"queue": "jobs", "schema": "order_id long"}):
+        bare = LocalQueueDataSource(options)
+        columns = bare.schema()
+        there = loads(dumps(bare))  # as Spark takes it to where it plans the read
+        assert there.reader(columns).options.url == "sqlite:////tmp/jobs.db"
+
+
+@pytest.mark.parametrize("options", [{}, {"numPartitions": "2"}, {"queue": "jobs", "mode": "consume", "consumer": "e"}])
+def test_what_may_be_a_table_that_has_lost_its_options_is_not_read_from_the_store_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    monkeypatch.setenv("LOCALQUEUE_URL", "sqlite:////tmp/jobs.db")
+    columns = parse_ddl("order_id long")
+    ways = r'\.option\("url", .*LOCALQUEUE_URL .*\.option\("schema", .*'
+    with pytest.raises(OptionError, match=ways + LOST):
+        LocalQueueDataSource(options).reader(columns)
+    stream = LocalQueueDataSource(options).streamReader(columns)
+    with pytest.raises(OptionError, match=ways + LOST):
+        stream.initialOffset()
+    with pytest.raises(OptionError, match=ways + LOST):
+        stream.latestOffset({}, None)
+
+
+def test_rows_are_written_to_the_store_of_the_environment_where_their_queue_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns = parse_ddl("order_id long")
+    with pytest.raises(OptionError, match=f"option 'url' is missing: .*LOCALQUEUE_URL .*{LOST}"):
+        LocalQueueDataSource({"queue": "jobs"}).writer(columns, overwrite=False)
+    monkeypatch.setenv("LOCALQUEUE_URL", "sqlite:////tmp/jobs.db")
+    named = LocalQueueDataSource({"queue": "jobs"})
+    assert named.writer(columns, overwrite=False).options.url == "sqlite:////tmp/jobs.db"
+    assert named.streamWriter(columns, overwrite=False).options.url == "sqlite:////tmp/jobs.db"
+    for options in ({}, {"checkpointLocation": "/tmp/c"}, {"delivery": "steps"}):
+        unnamed = LocalQueueDataSource(options)
+        for write in (unnamed.writer, unnamed.streamWriter):
+            with pytest.raises(OptionError, match=f"set LOCALQUEUE_URL in .*name the queue.*{LOST}"):
+                write(parse_ddl("value string, queue string"), overwrite=False)
 
 
 CREATED = {"provider": "localqueue", "owner": "me", "foo": "bar", "comment": "x"}
@@ -97,6 +133,24 @@ def shop(spark: Any, tmp_path: Path) -> Iterator[tuple[PersistentQueue[Any], str
                 spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+@pytest.fixture
+def elsewhere(spark: Any, tmp_path: Path) -> Iterator[PersistentQueue[Any]]:
+    """A queue in a store that LOCALQUEUE_URL names where Spark runs the source."""
+    url = f"sqlite:///{tmp_path}/elsewhere.db"
+    environment = spark.sparkContext.environment
+    with SQLiteQueueStore(tmp_path / "elsewhere.db") as store:
+        store.enable_journal()
+        queue = PersistentQueue[Any]("orders", store=store)
+        queue.put({"order_id": 66, "city": "Hell"})
+        environment["LOCALQUEUE_URL"] = url
+        register(spark)
+        try:
+            yield queue
+        finally:
+            del environment["LOCALQUEUE_URL"]
+            register(spark)
+
+
 def refused(run: Any) -> str:
     with pytest.raises(Exception, match=r"localqueue|Spark|column") as raised:
         run()
@@ -145,3 +199,36 @@ def test_tables_of_the_catalog_are_read_inserted_into_and_streamed(
         f"SELECT city FROM columned WITH ('url'='sqlite:///{tmp_path}/shop.db', 'queue'='orders') WHERE order_id = 2"
     )
     assert spark.sql(again).collect() == [("Lima",)]
+
+
+def run_to_end(rows: Any, checkpoint: Path) -> None:
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
+def test_a_table_that_has_lost_its_options_never_touches_the_store_of_the_environment(
+    spark: Any, shop: tuple[PersistentQueue[Any], str], elsewhere: PersistentQueue[Any], tmp_path: Path
+) -> None:
+    _, options = shop
+    spark.sql(f"CREATE TABLE columned (order_id long, city string) USING localqueue OPTIONS ({options})")
+    new = spark.createDataFrame([(3, "Bonn")], "order_id long, city string")
+    claim = spark.readStream.option("mode", "consume").option("consumer", "etl").option("queue", "orders")
+    for number, run in enumerate(
+        (
+            lambda at: spark.sql("SELECT * FROM columned WITH ('numPartitions' = '2')").collect(),
+            lambda at: spark.read.option("numPartitions", "2").table("columned").collect(),
+            lambda at: run_to_end(spark.readStream.table("columned"), at),
+            lambda at: run_to_end(spark.readStream.option("mode", "subscribe").table("columned"), at),
+            lambda at: run_to_end(claim.table("columned"), at),
+            lambda at: spark.sql("INSERT INTO columned WITH ('delivery' = 'steps') SELECT 7, 'Oslo'").collect(),
+            lambda at: new.write.format("localqueue").mode("append").saveAsTable("columned"),
+        )
+    ):
+        assert LOST in refused(partial(run, tmp_path / f"checkpoint-{number}"))
+    stats = elsewhere.stats()
+    assert (stats.ready, stats.total) == (1, 1)
+
+    new.write.format("localqueue").option("queue", "orders").mode("append").save()
+    assert elsewhere.stats().ready == 2
+    read = spark.read.format("localqueue").option("queue", "orders").option("schema", "order_id long").load()
+    assert sorted(row["order_id"] for row in read.collect()) == [3, 66]

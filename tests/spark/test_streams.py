@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localqueue.spark.options import OptionError, parse
+from localqueue.spark.root_cause import root_cause
 from localqueue.stores.port import Changes, LeaseRequest, NewMessage
 from tests.stores import Place, new_place
 
@@ -264,6 +265,18 @@ def test_options_that_a_stream_can_not_have_are_refused() -> None:
         ConsumeReader(options(mode="consume", consumer="etl", view="events"), schema)
     with pytest.raises(OptionError, match="no schema to fit"):
         ConsumeReader(options(mode="consume", consumer="etl", corruptRows="dead-letter"), schema)
+
+
+def test_a_stream_that_can_not_be_says_why_last(spark: Any, place: Place, store: Any, tmp_path: Path) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    for schema, options, said in (
+        (None, {"view": "dead"}, "option 'view' is 'dead'"),
+        ("n map<long, long>", {"mode": "consume", "consumer": "etl"}, "map<string"),
+    ):
+        with pytest.raises(StreamingQueryException) as failed:
+            drain(stream(spark, place, schema, **options), tmp_path / "checkpoint")
+        assert said in root_cause(failed.value)
 
 
 def test_consume_is_for_streams_and_says_so_in_a_batch_read() -> None:

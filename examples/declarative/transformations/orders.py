@@ -12,7 +12,7 @@ ORDER = "order_id long, customer string, city string, product string, amount dou
 @dp.table
 def orders() -> DataFrame:
     """Every order that was put, with its fields as columns: a streaming table, each run adds what is new."""
-    return spark.readStream.format("localqueue").option("queue", "orders").schema(ORDER).load()
+    return spark.readStream.format("localqueue").option("queue", "orders").option("schema", ORDER).load()
 
 
 @dp.materialized_view

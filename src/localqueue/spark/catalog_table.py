@@ -36,6 +36,15 @@ _LOST = (
     "without: CREATE TABLE t USING localqueue OPTIONS (url '...', queue '...', schema 'order_id long, city string'), "
     "and INSERT INTO it; or use a TEMPORARY VIEW, which has its options whatever its columns"
 )
+_READ_WITHOUT_URL = (
+    'option \'url\' is missing: name the store, .option("url", "sqlite:///jobs.db"). LOCALQUEUE_URL is not taken for a '
+    'read whose columns come from .schema(...) or from a table; it is for those of .option("schema", "order_id long, '
+    'city string")'
+)
+_WRITE_WITHOUT_URL = (
+    "option 'url' is missing, and 'queue' too: name the store, .option(\"url\", \"sqlite:///jobs.db\"), or set "
+    'LOCALQUEUE_URL in the environment of Spark; and name the queue, .option("queue", "jobs")'
+)
 
 
 def is_creation(given: Mapping[str, str]) -> bool:
@@ -71,35 +80,34 @@ def keeping(schema: t.StructType, options: Mapping[str, str]) -> t.StructType:
     return t.StructType(fields)
 
 
-def given_here(schema: t.StructType) -> t.StructType:
-    """The schema of a read that has no option, and is none of a table."""
-    return t.StructType([t.StructField(f.name, f.dataType, f.nullable, {_KEPT: "{}"}) for f in schema])
+def options_to_read(given: Mapping[str, str], schema: t.StructType, *, asked: bool) -> Options:
+    """The options of a read: what it was given, on top of what its table keeps.
 
-
-def options_to_read(given: Mapping[str, str], schema: t.StructType) -> Options:
-    """The options of a read: what it was given, on top of what its table keeps."""
-    return _options(given, next((f.metadata for f in schema if _KEPT in f.metadata), None))
+    `asked` says that the schema was asked of us. One that comes from elsewhere may be that of a table that has lost its
+    options, which looks like one that the user gave; the environment then names no store.
+    """
+    kept = next((field.metadata for field in schema if _KEPT in field.metadata), None)
+    if kept is None and not asked and "url" not in given:
+        raise OptionError(f"{_READ_WITHOUT_URL}. {_LOST}")
+    return _options(given, kept)
 
 
 def options_to_write(given: Mapping[str, str], schema: t.StructType) -> Options:
-    """The same for a write."""
-    target = (f for f in schema if _KEPT in f.metadata and _VARCHAR not in f.metadata)
-    return _options(given, next((f.metadata for f in target if type(f.dataType) is t.StringType), None))
+    """The same for a write. Where nothing says that there is a table, the environment names the store of rows for
+    which the write itself has named the queue, as a table does not have to."""
+    target = (field for field in schema if _KEPT in field.metadata and _VARCHAR not in field.metadata)
+    kept = next((field.metadata for field in target if type(field.dataType) is t.StringType), None)
+    if kept is None and not {"url", "queue"}.intersection(given):
+        raise OptionError(f"{_WRITE_WITHOUT_URL}. {_LOST}")
+    return _options(given, kept)
 
 
-def _options(given: Mapping[str, str], metadata: Mapping[str, Any] | None) -> Options:
+def _options(given: Mapping[str, str], kept: Mapping[str, Any] | None) -> Options:
     if "url" in given:
         return parse(given)
-    if metadata is None and not _said(given):
-        raise OptionError(f"option 'url' is missing, and every other: give them. {_LOST}")
-    kept = {} if metadata is None else json.loads(metadata[_KEPT])
     try:
-        return parse({**kept, **given})
+        return parse(given if kept is None else {**json.loads(kept[_KEPT]), **given})
     except OptionError as error:
-        if metadata is None and from_environment() is None:
+        if kept is None and from_environment() is None:
             raise OptionError(f"{error}. {_LOST}") from None
         raise
-
-
-def _said(given: Mapping[str, str]) -> list[str]:
-    return [name for name in given if name.lower() not in ("checkpointlocation", "queryname")]

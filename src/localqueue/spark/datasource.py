@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from localqueue.spark import catalog_table
@@ -26,6 +26,7 @@ class LocalQueueDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        self._asked = False  # for the schema: Spark takes this object, as it is then, to where it reads
         if "url" in options or catalog_table.is_creation(options):
             self.parsed()  # what is wrong is said as early as it can be; a table's options may come with its schema
 
@@ -43,10 +44,12 @@ class LocalQueueDataSource(DataSource):
         columns = default_schema(self.parsed())
         if catalog_table.is_creation(self.options):
             return catalog_table.keeping(columns, catalog_table.table_options(self.options))
-        return columns if self.options else catalog_table.given_here(columns)
+        self._asked = True
+        return columns
 
     def _to_read(self, schema: StructType) -> Options:
-        options = catalog_table.options_to_read(self.options, struct_of(schema))
+        asked = self._asked or not isinstance(schema, StructType)  # Sail, which hands over the options of its tables
+        options = catalog_table.options_to_read(self.options, struct_of(schema), asked=asked)
         options.need_store("be read as a table")
         if options.mode == "consume":
             raise OptionError(
@@ -66,7 +69,13 @@ class LocalQueueDataSource(DataSource):
         return BatchReader(self._to_read(schema), struct_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = catalog_table.options_to_read(self.options, schema)
+        try:
+            return self._stream(schema)
+        except Exception as error:
+            return RefusedStream(error)
+
+    def _stream(self, schema: StructType) -> DataSourceStreamReader:
+        options = catalog_table.options_to_read(self.options, schema, asked=self._asked)
         if options.infer and "url" in self.options:  # a table of a catalog has had its schema since it was made
             raise OptionError(
                 "option 'inferSchema' is for batch reads: what a stream reads would have another schema after a "
@@ -96,6 +105,26 @@ class LocalQueueDataSource(DataSource):
         from localqueue.spark.sink.writers import StreamSink
 
         return StreamSink(self._to_write(schema), schema)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream that can not be, and says so once it is used: what `streamReader` raises PySpark hides behind an error
+    of its own."""
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> NoReturn:
+        raise self._reason
+
+    def latestOffset(self, *given: Any) -> NoReturn:
+        raise self._reason
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise self._reason
 
 
 class RegisteredDataSource(LocalQueueDataSource):
