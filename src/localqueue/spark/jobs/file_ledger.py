@@ -23,7 +23,7 @@ from localqueue.spark.options import Options
 from localqueue.spark.sink import ledger
 from localqueue.spark.sink.delivery import deliver_staged, step_of
 from localqueue.spark.sink.target import Target
-from localqueue.stores.port import Changes, QueueStore, RecordWrite
+from localqueue.stores.port import Changes, QueueStore, Record, RecordWrite
 
 KIND = "spark-ingest"
 _AT_ONCE = 1_000
@@ -34,10 +34,15 @@ _PUT, _BEGUN, _OPEN = "put", "begun", "open"
 
 
 class File(NamedTuple):
-    """A file, or a table as a whole, and what changes when it does."""
+    """A file, or a table as a whole, and what changes when it does. `resolved` is its address without links."""
 
     uri: str
     mark: str
+    resolved: str = ""
+
+    @property
+    def address(self) -> str:
+        return self.resolved or self.uri
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +69,7 @@ class FileLedger:
         states: dict[str, str] = {}
         known, members = 0, {}
         for file in files:
-            record = self._store.record(KIND, self._key(file))
+            record = self._record(file)
             if record is None:
                 fresh.append(file)
                 continue
@@ -94,12 +99,12 @@ class FileLedger:
         for start in range(0, len(files), _AT_ONCE):
             writes, before = [], set()
             for file in files[start : start + _AT_ONCE]:
-                record = self._store.record(KIND, self._key(file))
+                record, key = self._record(file), self._key(file.address)
                 if record is not None:
                     before.add(json.loads(record.value)["job"])
                 value = {"file": file.uri, "mark": file.mark, "job": job, "files": len(files)}
-                version = 0 if record is None else record.version
-                writes.append(RecordWrite(KIND, self._key(file), json.dumps(value).encode(), version))
+                version = record.version if record is not None and record.key == key else 0
+                writes.append(RecordWrite(KIND, key, json.dumps(value).encode(), version))
             given_up = [write for one in sorted(before - {job}) for write in self._giving_up(one, again, files[0])]
             try:
                 self._store.commit(Changes(records=[*given_up, *writes]))
@@ -143,8 +148,13 @@ class FileLedger:
     def _entry(self, job: str) -> ledger.Entry:
         return ledger.read(self._store, ledger.for_job(job, self._queue))
 
-    def _key(self, file: File) -> str:
-        return f"{self._queue}:{blake2b(file.uri.encode(), digest_size=16).hexdigest()}"
+    def _record(self, file: File) -> Record | None:
+        """What is known of a file; before links were followed, it was known by the address that it was named by."""
+        found = self._store.record(KIND, self._key(file.address))
+        return found if found is not None or file.address == file.uri else self._store.record(KIND, self._key(file.uri))
+
+    def _key(self, address: str) -> str:
+        return f"{self._queue}:{blake2b(address.encode(), digest_size=16).hexdigest()}"
 
     def _same(self, file: File, mark: str, state: str) -> None:
         if file.mark != mark:

@@ -12,7 +12,7 @@ from localqueue.queue.setup import check_name
 from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.expectations import rejections
 from localqueue.spark.jobs.file_errors import files_named
-from localqueue.spark.jobs.file_ledger import FileLedger
+from localqueue.spark.jobs.file_ledger import File, FileLedger
 from localqueue.spark.jobs.ingest_source import Source, source_of
 from localqueue.spark.jobs.journal_rows import place_of
 from localqueue.spark.jobs.outgoing_rows import Mapped
@@ -90,18 +90,20 @@ def ingest(
     """Put every row of a path, a table of the catalog, or a DataFrame into a queue as a JSON object.
 
     `format` is json (also jsonl), csv, parquet, orc, delta or text, by default as the files are named; `table` takes
-    `source` for the name of a table. `options` are those of Spark's reader. Lines of JSON are put as they are, and the
-    columns of CSV are text: a `schema` gives them types, and what does not fit it is an error. CSV is read by RFC 4180,
-    with a header that all files share. `value` names the column that is the payload, as JSON text or as a struct, in
-    place of the row. `key` (the dedupe key) and `ordering_key` name columns; so may `priority`, `delay` (seconds) and
-    `headers`, or they are the same for all.
+    `source` for the name of a table. `options` are those of Spark's reader. Lines of JSON are put as they are, and with
+    `multiLine` so are documents over many lines and the elements of an array; a `schema` of them is only a check. The
+    columns of CSV are text: a `schema` gives them types, and what does not fit it exactly is an error. CSV is read by
+    RFC 4180, with a header that all files share. `value` names the column that is the payload, as JSON text or as a
+    struct, in place of the row. `key` (the dedupe key) and `ordering_key` name columns; so may `priority`, `delay`
+    (seconds) and `headers`, or they are the same for all. Of JSON these are fields, which some row must have.
 
     `expect` has rules by name, SQL conditions over the columns of the source. A row for which one is not true becomes a
-    dead letter with the names of the rules as its error, in the same transaction as the others are put. Lines of JSON
-    are then read into columns, by `schema` or as Spark infers it.
+    dead letter with the names of the rules as its error, in the same transaction as the others are put. JSON has
+    columns for them by `schema` or as Spark infers it, and is put as it is.
 
     All of it is visible at once, and each file is put once into a queue, by whatever path it is named: a call puts the
-    files that were not put before, and refuses, naming it, one that was changed since. A Delta table and a table of the
+    files that were not put before, and refuses, naming it, one that was changed since. Files that are not complete by
+    their names (`UNFINISHED`) are left for later. A Delta table and a table of the
     catalog count as one file. A DataFrame is put once under an `idempotency_key`; given for files, it is what counts
     and not they. `again` puts everything once more. With `rate`, the driver puts that many a second, slice
     after slice, and a call that was killed is continued by the next.
@@ -114,10 +116,11 @@ def ingest(
         value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers,
         expect=dict(expect or {}),
     )  # fmt: skip
-    found = source_of(spark, source, format, dict(options or {}), schema, fields=bool(expect))
+    with files_named():
+        found = source_of(spark, source, format, dict(options or {}), schema)
     putting = _Putting(place, rate, say)
     say(f"putting {found.shown} into queue {queue!r}")
-    with files_named():
+    with files_named(found.fault):
         if found.files and idempotency_key is None:
             return putting.files(found, mapped, again)
         return putting.whole(found, mapped, idempotency_key, again)
@@ -139,13 +142,13 @@ class _Putting:
             found = known.sort(() if again else source.files)
             fresh = list(source.files) if again else found.fresh
             result = IngestResult(source=source.shown, queue=queue, rows=0, known_files=found.known)
-            jobs = dict(found.begun)
+            jobs = [(job, files, source.messages(mapped, files)) for job, files in found.begun.items()]
             if fresh:
                 job = f"ingest {uuid.uuid4().hex}"
+                jobs.append((job, fresh, self._fresh(source, mapped, fresh)))
                 known.take(fresh, job, again=again)
-                jobs[job] = fresh
-            for job, files in jobs.items():
-                result = self._put(source.messages(mapped, files), job, mapped.expect, result)
+            for job, files, messages in jobs:
+                result = self._put(messages, job, mapped.expect, result)
                 known.conclude(files, job)
                 result = replace(result, files=result.files + len(files), idempotency_key=job)
         return result if jobs else replace(result, was_there=True)
@@ -161,7 +164,14 @@ class _Putting:
                 way = way_of(store, job)
                 if ledger.read(store, ledger.for_job(job, queue)).has(0) or (way is not None and way.done):
                     return replace(result, was_there=True)
-        return self._put(source.messages(mapped), job, mapped.expect, result)
+        return self._put(self._fresh(source, mapped), job, mapped.expect, result)
+
+    def _fresh(self, source: Source, mapped: Mapped, files: Sequence[File] | None = None) -> DataFrame:
+        """Messages of which nothing is put yet. A pace puts some before it comes to others, so all are looked at."""
+        said = source.fault(files) if self.rate is not None else None
+        if said is not None:
+            raise ValueError(said)
+        return source.messages(mapped, files)
 
     def _put(
         self, messages: DataFrame, job: str | None, rules: Mapping[str, str], result: IngestResult

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,41 +11,59 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from localqueue.spark.jobs import outgoing_rows
+from localqueue.spark.jobs.arguments import known_schema
+from localqueue.spark.jobs.file_errors import files_named, nanoseconds, not_json
 from localqueue.spark.jobs.file_ledger import File
 from localqueue.spark.jobs.files import folder_at
-from localqueue.spark.jobs.hadoop import Entry
+from localqueue.spark.jobs.ingest_csv import TypedCsv, csv_options
+from localqueue.spark.jobs.ingest_files import OF_FILES, Landed, files_of, format_there, given, landed, read
+from localqueue.spark.jobs.ingest_json import JsonTexts
+from localqueue.spark.jobs.ingest_texts import Unpacking, refuse_damage
 from localqueue.spark.jobs.outgoing_rows import Mapped
-from localqueue.spark.jobs.table_files import CSV_IN, find_format, read_table
+from localqueue.spark.jobs.table_files import CSV_IN, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_NO_HOST = re.compile(r"^(\w+):///")
+#: Options with which Spark reads what is no JSON, or gives NULL for it, beside those that begin with "allow".
+_LENIENT = ("mode", "columnnameofcorruptrecord", "rescueddatacolumn", "singlevariantcolumn")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Rows, how they become messages, and the files they are of, if any. `whole` when those can not be told apart."""
+    """Rows, how they become messages, and the files they are of, if any. `whole` when those can not be told apart.
+
+    `texts` has the lines of files that must be UTF-8, and `find_fault` tells what is wrong in rows that can not be put.
+    """
 
     shown: str
     rows: DataFrame
     as_messages: Callable[[DataFrame, Mapped], DataFrame]
     files: tuple[File, ...] = ()
     whole: bool = False
+    texts: DataFrame | None = None
+    find_fault: Callable[[DataFrame], str | None] = lambda rows: None
 
     def messages(self, mapped: Mapped, files: Sequence[File] | None = None) -> DataFrame:
         """All rows, or those of some of the files, as messages."""
+        if self.texts is not None:
+            refuse_damage(self._of(self.texts, files))
+        return self.as_messages(self._of(self.rows, files), mapped)
+
+    def fault(self, files: Sequence[File] | None = None) -> str | None:
+        """What is wrong with one of these files, as far as it can be found."""
+        return self.find_fault(self._of(self.rows, files))
+
+    def _of(self, rows: DataFrame, files: Sequence[File] | None) -> DataFrame:
         from pyspark.sql import functions as f
 
-        rows = self.rows
-        if files is not None and not self.whole and len(files) < len(self.files):
-            wanted = {file.uri for file in files}
-            others = [file.uri for file in self.files if file.uri not in wanted]
-            path = f.col("_metadata.file_path")  # Spark leaves files out by it without opening them
-            chosen = path.isin(*wanted) if len(wanted) <= len(others) else ~path.isin(*others)
-            rows = rows.where(chosen)
-        return self.as_messages(rows, mapped)
+        if files is None or self.whole or len(files) == len(self.files):
+            return rows
+        wanted = {file.uri for file in files}
+        others = [file.uri for file in self.files if file.uri not in wanted]
+        path = f.col("_metadata.file_path")  # Spark leaves files out by it without opening them
+        return rows.where(path.isin(*wanted) if len(wanted) <= len(others) else ~path.isin(*others))
 
 
 def source_of(
@@ -55,55 +72,114 @@ def source_of(
     format: str | None,
     options: dict[str, str],
     schema: StructType | str | None,
-    *,
-    fields: bool = False,
 ) -> Source:
-    """The source that the arguments of `ingest` name, or why there is none.
-
-    With `fields`, lines of JSON are read into columns.
-    """
+    """The source that the arguments of `ingest` name, or why there is none."""
     if not isinstance(source, str | PathLike):
         if format is not None or options or schema is not None:
             raise ValueError("format, options and schema are for files: a DataFrame has been read already")
         return Source(shown="the DataFrame", rows=source, as_messages=outgoing_rows.rows_as_messages)
     name = fspath(source)
     if format != "table":
-        format = find_format(spark, name, format)
+        format = format_there(spark, name, format)
     if schema is not None and format not in ("csv", "json"):
         raise ValueError(f"schema is for csv and json: {format} has types of its own")
-    as_messages = outgoing_rows.rows_as_messages
-    if format == "table":
-        if not spark.catalog.tableExists(name):
-            raise ValueError(f"there is no table {name!r} in the catalog")
-        rows = spark.table(name)
-    elif format == "json" and not options and schema is None and not fields:
-        rows, as_messages = read_table(spark, name, "text"), outgoing_rows.lines_as_messages
+    if format in ("table", "delta"):
+        return _table(spark, name, format, options)
+    known = None if schema is None else known_schema(schema)
+    if format == "json":
+        return _json(spark, name, options, known)
+    if format == "csv":
+        return _csv(spark, name, options, known)
+    if format == "text":
+        return _text(spark, name, options)
+    files = landed(spark, name, options)
+    with files_named(lambda: nanoseconds(_first_refused(spark, files, format, options, "NANOS"))):
+        rows = read(spark, files, format, options)
+    return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files.files)
+
+
+def _table(spark: SparkSession, name: str, format: str, options: dict[str, str]) -> Source:
+    if format == "delta":
+        rows, uri = read_table(spark, name, format, options), folder_at(spark, name).uri
+    elif spark.catalog.tableExists(name):
+        rows, uri = spark.table(name), f"table {name}"
     else:
-        if schema is not None or format == "json":
-            options = {"mode": "FAILFAST", **options}
-        if format == "csv":
-            tabs = {"sep": "\t"} if ".tsv" in name.lower() else {}
-            options = {**CSV_IN, **tabs, **options}
-        rows = read_table(spark, name, format, options, schema)
-        if format == "text":
-            as_messages = outgoing_rows.text_as_messages
-    files = _files(spark, rows)
-    whole = format in ("table", "delta")
-    if whole and files:
-        uri = f"table {name}" if format == "table" else folder_at(spark, name).uri
-        files = (File(uri, blake2b(json.dumps(files).encode(), digest_size=16).hexdigest()),)
-    return Source(shown=name, rows=rows, as_messages=as_messages, files=files, whole=whole)
+        raise ValueError(f"there is no table {name!r} in the catalog")
+    files: tuple[File, ...] = ()
+    if marks := [(file.uri, file.mark) for file in files_of(spark, rows)]:
+        files = (File(uri, blake2b(json.dumps(marks).encode(), digest_size=16).hexdigest()),)
+    return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files, whole=True)
 
 
-def _files(spark: SparkSession, rows: DataFrame) -> tuple[File, ...]:
-    """The files that rows are read from, with their marks."""
-    folders: dict[str, dict[str, Entry]] = {}
-    found = []
-    for listed in sorted(rows.inputFiles()):
-        uri = _NO_HOST.sub(r"\1:/", listed)  # as `_metadata` has it
-        parent, _, own = uri.rpartition("/")
-        if parent not in folders:
-            folders[parent] = {entry.name: entry for entry in folder_at(spark, unquote(parent)).entries()}
-        entry = folders[parent].get(unquote(own))
-        found.append(File(uri, "" if entry is None else f"{entry.size}@{entry.modified}"))
-    return tuple(found)
+def _json(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
+    """Texts as they are, unless an option has Spark read what is not JSON."""
+    if any(option.lower() in _LENIENT or option.lower().startswith("allow") for option in options):
+        return _lenient_json(spark, name, {"mode": "FAILFAST", **options}, schema)
+    unpacking = _unpacking(options)
+    files = landed(spark, name, options, whole=unpacking is not None)
+    of_columns = {option: text for option, text in options.items() if option.lower() not in OF_FILES}
+    texts = JsonTexts(files.texts, schema, of_columns, unpacking)
+    return Source(
+        shown=name, rows=files.texts, as_messages=texts.messages, files=files.files, find_fault=texts.fault
+    )  # fmt: skip
+
+
+def _lenient_json(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
+    files = landed(spark, name, options)
+    if _is_utf8(options):
+        refuse_damage(files.texts)
+    with files_named(lambda: not_json(_first_refused(spark, files, "json", options, "MALFORMED_RECORD"))):
+        rows = read(spark, files, "json", options, schema)
+    return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files.files)
+
+
+def _csv(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
+    files = landed(spark, name, options)
+    options = {**CSV_IN, **csv_options(options, name)}
+    typed = TypedCsv(schema, options) if schema is not None else None
+    rows = read(spark, files, "csv", options, None if typed is None else typed.read_as)
+
+    def as_messages(rows: DataFrame, mapped: Mapped) -> DataFrame:
+        return outgoing_rows.rows_as_messages(rows if typed is None else typed.typed(rows), mapped)
+
+    texts = files.texts if _is_utf8(options) else None
+    return Source(shown=name, rows=rows, as_messages=as_messages, files=files.files, texts=texts)
+
+
+def _text(spark: SparkSession, name: str, options: dict[str, str]) -> Source:
+    unpacking = _unpacking({option: text for option, text in options.items() if option.lower() != "multiline"})
+    files = landed(spark, name, options, whole=unpacking is not None)
+
+    def as_messages(rows: DataFrame, mapped: Mapped) -> DataFrame:
+        return outgoing_rows.text_as_messages(rows if unpacking is None else unpacking.texts(rows), mapped)
+
+    texts = files.texts if unpacking is None else None
+    return Source(shown=name, rows=files.texts, as_messages=as_messages, files=files.files, texts=texts)
+
+
+def _unpacking(options: dict[str, str]) -> Unpacking | None:
+    """How files are taken apart that Spark's reader of lines does not do; None where it does."""
+    encoding, multi_line = _encoding(options), given(options, "multiLine") == "true"
+    if encoding is None and not multi_line:
+        return None
+    lines = given(options, "wholetext") != "true"
+    return Unpacking(encoding=encoding or "UTF-8", documents=multi_line, lines=lines)
+
+
+def _encoding(options: dict[str, str]) -> str | None:
+    return given(options, "encoding") or given(options, "charset")
+
+
+def _is_utf8(options: dict[str, str]) -> bool:
+    return (_encoding(options) or "utf-8") in ("utf-8", "utf8")
+
+
+def _first_refused(spark: SparkSession, files: Landed, format: str, options: dict[str, str], sign: str) -> str | None:
+    """The first of the files that Spark refuses by itself, with this in what it says."""
+    for file in files.files:
+        try:
+            read_table(spark, unquote(file.uri), format, options).schema  # noqa: B018 -- only this reads it on Connect
+        except Exception as error:
+            if sign in str(error):
+                return file.uri
+    return None

@@ -36,17 +36,6 @@ class Mapped:
     expect: Mapping[str, str] = field(default_factory=dict)
 
 
-def lines_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
-    """Lines of JSON, in the column `value`, as they are: nothing is inferred, and nothing is written otherwise."""
-    from pyspark.sql import functions as f
-
-    if mapped.value is not None or isinstance(mapped.headers, str):
-        name = "value" if mapped.value is not None else "headers"
-        raise ValueError(f"{name} can not be a column of JSON lines: read them into a DataFrame and give that")
-    lines = df.select("value").where(f.length(f.trim("value")) > 0)
-    return _with_options(lines, f.col("value"), mapped, lambda name: f.get_json_object("value", f"$['{name}']"))
-
-
 def text_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
     """Lines of plain text: each is a JSON string."""
     from pyspark.sql import functions as f
@@ -55,7 +44,7 @@ def text_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
         if getattr(mapped, name) is not None:
             raise ValueError(f"{name} can not be a column of plain text, which has none")
     packed = f.to_json(f.array("value"))
-    return _with_options(df, f.substring(packed, f.lit(2), f.length(packed) - 2), mapped, _column_of(df))
+    return with_options(df, f.substring(packed, f.lit(2), f.length(packed) - 2), mapped, _column_of(df))
 
 
 def rows_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
@@ -64,9 +53,9 @@ def rows_as_messages(df: DataFrame, mapped: Mapped) -> DataFrame:
 
     of = _column_of(df)
     if mapped.value is not None:
-        return _with_options(df, of(mapped.value), mapped, of)
+        return with_options(df, of(mapped.value), mapped, of)
     check_columns(df.schema)
-    return _with_options(df, f.struct(*(f.col(_quoted(name)) for name in df.columns)), mapped, of)
+    return with_options(df, f.struct(*(f.col(quoted(name)) for name in df.columns)), mapped, of)
 
 
 def as_texts(messages: DataFrame) -> DataFrame:
@@ -111,16 +100,25 @@ def _column_of(df: DataFrame) -> Callable[[str], Column]:
     def of(name: str) -> Column:
         if name not in df.columns:
             raise ValueError(f"there is no column {name!r}; there are {', '.join(df.columns)}")
-        return f.col(_quoted(name))
+        return f.col(quoted(name))
 
     return of
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _with_options(df: DataFrame, value: Column, mapped: Mapped, of: Callable[[str], Column]) -> DataFrame:
+def with_options(
+    df: DataFrame,
+    value: Column,
+    mapped: Mapped,
+    of: Callable[[str], Column],
+    *,
+    pairs_of: Callable[[str], Column] | None = None,
+    ruled: DataFrame | None = None,
+) -> DataFrame:
+    """The payload with the options beside it; `of` has the column of a name. Rules are over `ruled`, or all columns."""
     from pyspark.sql import functions as f
 
     columns = [value.alias("value")]
@@ -134,10 +132,10 @@ def _with_options(df: DataFrame, value: Column, mapped: Mapped, of: Callable[[st
             column = of(given) if isinstance(given, str) else f.lit(given)
             columns.append(column.cast(kind).alias(name))
     if isinstance(mapped.headers, str):
-        columns.append(of(mapped.headers).alias("headers"))
+        columns.append((pairs_of or of)(mapped.headers).alias("headers"))
     elif mapped.headers:
         pairs = [f.lit(text) for pair in mapped.headers.items() for text in pair]
         columns.append(f.create_map(*pairs).alias("headers"))
     if mapped.expect:
-        columns.append(reasons(df, mapped.expect).alias("rejected"))
+        columns.append(reasons(ruled or df, mapped.expect).alias("rejected"))
     return df.select(*columns)
