@@ -61,6 +61,17 @@ def main(url: str, folder: Path) -> None:
         lines.write_text("".join(f'{{"n": {n % 10}}}\n' for n in range(50)))
         found["ingested"] = [ingest(spark, lines, url=url, queue="in").rows, size("in")]
         found["ingested again"] = [ingest(spark, lines, url=url, queue="in").rows, size("in")]
+        landing = folder / "landing"
+        landing.mkdir()
+        found["landed"] = []
+        for day in ("monday", "tuesday"):
+            (landing / f"{day}.json").write_text('{"n": 1}\n{"n": -1}\n')
+            done = ingest(spark, landing, url=url, queue="landed", expect={"positive": "n > 0"})
+            found["landed"].append([done.rows, done.rejected, done.known_files])
+        try:
+            ingest(spark, landing, url=url, queue="landed", expect={"positive": "nn > 0"}, again=True)
+        except ValueError as error:
+            found["wrong rule"] = str(error)
         found["exported"] = [
             export(spark, url=url, queue="jobs", path=folder / f"out.{kind}", format=kind).rows
             for kind in ("parquet", "csv", "json")

@@ -33,10 +33,12 @@ def test_the_reads_the_writes_and_the_jobs_that_are_no_streams_work_without_java
     assert found["read"] == [ROWS, ROWS - 1, ROWS * (ROWS - 1) // 2, ROWS, ROWS - 1]
     assert found["written"] == ROWS // 3
     assert (found["ingested"], found["ingested again"]) == ([50, 50], [0, 50])
+    assert found["landed"] == [[1, 1, 0], [1, 1, 1]]
+    assert "'nn > 0' is not a condition over the columns n" in found["wrong rule"]
     assert found["exported"] == [ROWS] * 3
-    assert found["archived"] == ROWS + ROWS // 3 + 50 + 2  # a lease and a dead letter
+    assert found["archived"] == ROWS + ROWS // 3 + 50 + 8  # leases and dead letters too
     assert found["replayed"] == [ROWS, ROWS]
-    assert found["report"] == 3 * ROWS + ROWS // 3 + 50
+    assert found["report"] == 3 * ROWS + ROWS // 3 + 50 + 4
     assert found["triage"] == "ValueError: order <n> has no address"
     assert (found["compacted"], found["processed"]) == (10, 50)
     assert [text.split()[0] for text in found["refused"]] == ["materialise", "stream_report"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -26,6 +26,7 @@ OF_FILES = (
     "modifiedbefore", "multiline", "pathglobfilter", "recursivefilelookup", "wholetext",
 )  # fmt: skip
 _NO_HOST = re.compile(r"^(\w+):///")
+_ONE_SLASH = re.compile(r"^(\w+):/(?!/)")  # which Sail finds nothing by
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 #: What stands for itself in the path of a URI as Java writes it, beside what is not ASCII.
 _PLAIN = "_-!.~'()*,;:$&+=@/"
@@ -41,8 +42,16 @@ class Landed:
     paths: tuple[str, ...] | None = None
 
 
-def landed(spark: SparkSession, name: str, options: Mapping[str, str], *, whole: bool = False) -> Landed:
-    """The files at a path; ValueError when some would not be read that seem to be meant, or none is complete.
+def landed(
+    spark: SparkSession,
+    name: str,
+    options: Mapping[str, str],
+    *,
+    whole: bool = False,
+    only: Collection[File] | None = None,
+) -> Landed:
+    """The files at a path, or `only` these of them; ValueError when some would not be read that seem to be meant, or
+    none is complete.
 
     With `whole`, a text is all of a file, and not a line.
     """
@@ -58,7 +67,7 @@ def landed(spark: SparkSession, name: str, options: Mapping[str, str], *, whole:
     if is_glob and not recursive:
         for root in _globbed_folders(name, listed):
             _refuse_unread(folder_at(spark, root))
-    complete = [file for file in listed if not file.uri.endswith(UNFINISHED)]
+    complete = [file for file in listed if not file.uri.endswith(UNFINISHED) and (only is None or file in only)]
     kept = tuple({file.address: file for file in reversed(complete)}.values())[::-1]
     if len(kept) == len(listed):
         return Landed(name=name, texts=texts, files=listed)
@@ -67,7 +76,7 @@ def landed(spark: SparkSession, name: str, options: Mapping[str, str], *, whole:
             f"{unquote(listed[0].uri)} is not complete, by its name, and nothing else is there: it is put when it is "
             "renamed"
         )
-    paths = tuple(_GLOB.sub(r"\\\g<0>", unquote(file.uri)) for file in kept)
+    paths = tuple(_GLOB.sub(r"\\\g<0>", unquote(_ONE_SLASH.sub(r"\1:///", file.uri))) for file in kept)
     found = Landed(name=name, texts=texts, files=kept, paths=paths)
     fewer = read(spark, found, "text", {**chosen, **how})
     if fewer.columns != texts.columns:  # files by their names have no folders that a pattern has matched

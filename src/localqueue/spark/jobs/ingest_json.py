@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ class JsonTexts:
     schema: StructType | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     unpacking: Unpacking | None = None
+    of_files: Callable[[], StructType] | None = None  # how an engine infers it that does not take texts for that
 
     def messages(self, rows: DataFrame, mapped: Mapped) -> DataFrame:
         """Each text of these rows as the payload that it is, or the field that `value` names."""
@@ -126,6 +127,8 @@ class JsonTexts:
     def _inferred(self) -> StructType:
         from pyspark.sql import types as t
 
+        if self.of_files is not None and sail.runs(self.rows.sparkSession):
+            return self.of_files()
         texts = self._texts(self.rows).select("value")
         broken = "not JSON"
         reader = texts.sparkSession.read.options(**{**self.options, "columnNameOfCorruptRecord": broken})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from localqueue.spark import sail
 from localqueue.spark.jobs import outgoing_rows
 from localqueue.spark.jobs.arguments import known_schema
 from localqueue.spark.jobs.file_errors import files_named, nanoseconds, not_json
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+Landing = Callable[..., Landed]
+
 #: Options with which Spark reads what is no JSON, or gives NULL for it, beside those that begin with "allow".
 _LENIENT = ("mode", "columnnameofcorruptrecord", "rescueddatacolumn", "singlevariantcolumn")
 
@@ -34,7 +38,8 @@ _LENIENT = ("mode", "columnnameofcorruptrecord", "rescueddatacolumn", "singlevar
 class Source:
     """Rows, how they become messages, and the files they are of, if any. `whole` when those can not be told apart.
 
-    `texts` has the lines of files that must be UTF-8, and `find_fault` tells what is wrong in rows that can not be put.
+    `texts` has the lines of files that must be UTF-8, `find_fault` tells what is wrong in rows that can not be put, and
+    `only` is the source of some of the files.
     """
 
     shown: str
@@ -44,9 +49,12 @@ class Source:
     whole: bool = False
     texts: DataFrame | None = None
     find_fault: Callable[[DataFrame], str | None] = lambda rows: None
+    only: Callable[[Sequence[File]], Source] | None = None
 
     def messages(self, mapped: Mapped, files: Sequence[File] | None = None) -> DataFrame:
         """All rows, or those of some of the files, as messages."""
+        if self.only is not None and self._some(files) and sail.runs(self.rows.sparkSession):
+            return self.only(files or ()).messages(mapped)  # it knows no file of a row
         if self.texts is not None:
             refuse_damage(self._of(self.texts, files))
         return self.as_messages(self._of(self.rows, files), mapped)
@@ -58,12 +66,15 @@ class Source:
     def _of(self, rows: DataFrame, files: Sequence[File] | None) -> DataFrame:
         from pyspark.sql import functions as f
 
-        if files is None or self.whole or len(files) == len(self.files):
+        if files is None or not self._some(files):
             return rows
         wanted = {file.uri for file in files}
         others = [file.uri for file in self.files if file.uri not in wanted]
         path = f.col("_metadata.file_path")  # Spark leaves files out by it without opening them
         return rows.where(path.isin(*wanted) if len(wanted) <= len(others) else ~path.isin(*others))
+
+    def _some(self, files: Sequence[File] | None) -> bool:
+        return files is not None and not self.whole and len(files) < len(self.files)
 
 
 def source_of(
@@ -72,8 +83,9 @@ def source_of(
     format: str | None,
     options: dict[str, str],
     schema: StructType | str | None,
+    only: Sequence[File] | None = None,
 ) -> Source:
-    """The source that the arguments of `ingest` name, or why there is none."""
+    """The source that the arguments of `ingest` name, or why there is none; with `only`, of these files."""
     if not isinstance(source, str | PathLike):
         if format is not None or options or schema is not None:
             raise ValueError("format, options and schema are for files: a DataFrame has been read already")
@@ -86,13 +98,21 @@ def source_of(
     if format in ("table", "delta"):
         return _table(spark, name, format, options)
     known = None if schema is None else known_schema(schema)
+    landing = partial(landed, spark, name, options, only=only)
+    found = _of_files(spark, name, format, options, known, landing)
+    return replace(found, only=partial(source_of, spark, source, format, options, schema))
+
+
+def _of_files(
+    spark: SparkSession, name: str, format: str, options: dict[str, str], schema: StructType | None, landing: Landing
+) -> Source:
     if format == "json":
-        return _json(spark, name, options, known)
+        return _json(spark, name, options, schema, landing)
     if format == "csv":
-        return _csv(spark, name, options, known)
+        return _csv(spark, name, options, schema, landing)
     if format == "text":
-        return _text(spark, name, options)
-    files = landed(spark, name, options)
+        return _text(name, options, landing)
+    files = landing()
     with files_named(lambda: nanoseconds(_first_refused(spark, files, format, options, "NANOS"))):
         rows = read(spark, files, format, options)
     return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files.files)
@@ -111,21 +131,25 @@ def _table(spark: SparkSession, name: str, format: str, options: dict[str, str])
     return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files, whole=True)
 
 
-def _json(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
+def _json(
+    spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None, landing: Landing
+) -> Source:
     """Texts as they are, unless an option has Spark read what is not JSON."""
     if any(option.lower() in _LENIENT or option.lower().startswith("allow") for option in options):
-        return _lenient_json(spark, name, {"mode": "FAILFAST", **options}, schema)
+        return _lenient_json(spark, name, {"mode": "FAILFAST", **options}, schema, landing)
     unpacking = _unpacking(options)
-    files = landed(spark, name, options, whole=unpacking is not None)
+    files = landing(whole=unpacking is not None)
     of_columns = {option: text for option, text in options.items() if option.lower() not in OF_FILES}
-    texts = JsonTexts(files.texts, schema, of_columns, unpacking)
+    texts = JsonTexts(files.texts, schema, of_columns, unpacking, lambda: read(spark, files, "json", options).schema)
     return Source(
         shown=name, rows=files.texts, as_messages=texts.messages, files=files.files, find_fault=texts.fault
     )  # fmt: skip
 
 
-def _lenient_json(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
-    files = landed(spark, name, options)
+def _lenient_json(
+    spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None, landing: Landing
+) -> Source:
+    files = landing()
     if _is_utf8(options):
         refuse_damage(files.texts)
     with files_named(lambda: not_json(_first_refused(spark, files, "json", options, "MALFORMED_RECORD"))):
@@ -133,8 +157,10 @@ def _lenient_json(spark: SparkSession, name: str, options: dict[str, str], schem
     return Source(shown=name, rows=rows, as_messages=outgoing_rows.rows_as_messages, files=files.files)
 
 
-def _csv(spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None) -> Source:
-    files = landed(spark, name, options)
+def _csv(
+    spark: SparkSession, name: str, options: dict[str, str], schema: StructType | None, landing: Landing
+) -> Source:
+    files = landing()
     options = {**CSV_IN, **csv_options(options, name)}
     typed = TypedCsv(schema, options) if schema is not None else None
     rows = read(spark, files, "csv", options, None if typed is None else typed.read_as)
@@ -146,9 +172,9 @@ def _csv(spark: SparkSession, name: str, options: dict[str, str], schema: Struct
     return Source(shown=name, rows=rows, as_messages=as_messages, files=files.files, texts=texts)
 
 
-def _text(spark: SparkSession, name: str, options: dict[str, str]) -> Source:
+def _text(name: str, options: dict[str, str], landing: Landing) -> Source:
     unpacking = _unpacking({option: text for option, text in options.items() if option.lower() != "multiline"})
-    files = landed(spark, name, options, whole=unpacking is not None)
+    files = landing(whole=unpacking is not None)
 
     def as_messages(rows: DataFrame, mapped: Mapped) -> DataFrame:
         return outgoing_rows.text_as_messages(rows if unpacking is None else unpacking.texts(rows), mapped)
