@@ -9,6 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,6 +46,8 @@ class Folder(Protocol):
         """Give a file or folder another name that nothing has yet, in a folder that may have to be made."""
 
     def remove(self, name: str) -> None: ...
+    def remove_empty(self, name: str = "") -> None:
+        """Remove the folder, or one below it, if there is one and it has nothing."""
 
 
 def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
@@ -171,3 +174,7 @@ class LocalFolder:
             shutil.rmtree(target, ignore_errors=True)
         else:
             target.unlink(missing_ok=True)
+
+    def remove_empty(self, name: str = "") -> None:
+        with suppress(OSError):  # there is none, it has something, or it is a file
+            (self.path / name).rmdir()

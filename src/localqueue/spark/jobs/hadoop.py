@@ -180,3 +180,9 @@ class HadoopFolder:
 
     def remove(self, name: str) -> None:
         self._fs.delete(self._of(name), True)
+
+    def remove_empty(self, name: str = "") -> None:
+        folder = self._of(name)
+        is_there = self._fs.exists(folder) and self._fs.getFileStatus(folder).isDirectory()
+        if is_there and not len(self._fs.listStatus(folder)):
+            self._fs.delete(folder, False)

@@ -7,8 +7,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
+from localqueue.spark.jobs.archive_layout import WRITING
 from localqueue.spark.jobs.arguments import known_schema
-from localqueue.spark.jobs.files import files_in, folder_at
+from localqueue.spark.jobs.files import Folder, files_in, folder_at
 from localqueue.spark.jobs.hadoop import file_system
 from localqueue.spark.jobs.lake_table import LakeTable, one_place
 from localqueue.spark.jobs.row_count import RowCount
@@ -149,20 +150,28 @@ def write_table(
     if there and (mode == "error" or is_delta != (format == "delta")):
         what = "is a Delta table" if is_delta else f"is not empty ({there[0]} is there)"
         raise ValueError(f"{folder.uri} {what}: give another path" + (", or a mode" if mode == "error" else ""))
+    try:
+        return WrittenTable(folder.uri, _written(df, folder, format, mode, partition_by))
+    except BaseException:
+        if not there:  # who runs this again needs a path at which there is nothing
+            folder.remove_empty(WRITING)
+            folder.remove_empty()
+        raise
+
+
+def _written(df: DataFrame, folder: Folder, format: str, mode: str, partition_by: Sequence[str]) -> int:
     if format == "delta":
-        done = delta_table.write_delta(
-            df, folder, mode="append" if mode == "error" else mode, partition_by=partition_by
-        )
-        return WrittenTable(folder.uri, done.rows)
+        way = "append" if mode == "error" else mode
+        return delta_table.write_delta(df, folder, mode=way, partition_by=partition_by).rows
     if format == "csv":
         df = _flat(df)
     counted = RowCount(df)
     writer = counted.rows.write.mode(mode)
     if format in ("csv", "json"):
         writer = writer.options(**_TIMES, **(_RFC_4180 if format == "csv" else {}))
-    with plain_timestamps(spark):
+    with plain_timestamps(df.sparkSession):
         (writer.partitionBy(*partition_by) if partition_by else writer).format(format).save(folder.uri)
-    return WrittenTable(folder.uri, counted.number())
+    return counted.number()
 
 
 def _flat(df: DataFrame) -> DataFrame:
