@@ -241,6 +241,7 @@ def test_an_archive_of_something_else_is_refused(spark: Any, journal: Journal, t
         read_archive(spark, tmp_path / "nowhere")
     (tmp_path / "other").mkdir()
     other = Journal(tmp_path / "other")
+    other.put("1")
     with pytest.raises(ValueError, match="store 'sqlite"):
         archive(spark, url=other.url, path=path, queue="jobs")
     with pytest.MonkeyPatch.context() as patch:

@@ -209,6 +209,7 @@ def test_two_that_finish_the_same_do_not_both_count(url: str) -> None:
     ],
 )
 def test_what_can_not_be_meant_is_refused(url: str, given: dict[str, Any], error: type[Exception], said: str) -> None:
+    mixed(url)
     with pytest.raises(error, match=said):
         by_hand(url).replay(**given)
     with pytest.raises(ValueError, match="there is no audit entry"):

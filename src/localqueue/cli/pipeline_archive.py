@@ -9,7 +9,7 @@ import typer
 from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import moment_of, need_queue, show_result
+from localqueue.cli.pipeline_results import moment_of, show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, Table, teller, where
 from localqueue.cli.place import Place
 
@@ -47,8 +47,6 @@ def archive(
     age = None if older_than is None else seconds_of(older_than, "--older-than")
     there = where(place)
     with cluster.session() as spark:
-        if queue is not None:
-            need_queue(queue, **there)
         from localqueue.spark.jobs.archive import archive as run
 
         result = run(
@@ -65,9 +63,7 @@ def archive(
             progress=teller(progress),
             **there,
         )
-    return show_result(
-        out, result, changed=bool(result.rows or result.merged or result.pruned), there=there, queue=queue
-    )
+    return show_result(out, result, changed=bool(result.rows or result.merged or result.pruned))
 
 
 def replay(
@@ -119,4 +115,4 @@ def replay(
             progress=teller(progress),
             **there,
         )
-    return show_result(out, result, changed=(result.matched if dry_run else result.put) > 0, there=there)
+    return show_result(out, result, changed=(result.matched if dry_run else result.put) > 0)

@@ -11,7 +11,7 @@ from localqueue.cli.durations import seconds_of
 from localqueue.cli.errors import NEGATIVE, OK, say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import need_queue, show_result
+from localqueue.cli.pipeline_results import show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, where
 from localqueue.cli.place import Place
 from localqueue.spark.jobs.plain_result import plain
@@ -34,7 +34,8 @@ def doctor(
 ) -> int:
     """Look whether Spark works here.
 
-    With --store also whether the store answers to it. The exit code is 1 when something fails.
+    With --store, --store-path or --namespace also whether that store is there and answers. The exit code is 1 when
+    something fails.
     """
     from localqueue.spark.checkup import Check, has_failed
     from localqueue.spark.checkup import doctor as look
@@ -43,7 +44,7 @@ def doctor(
         if not out.as_json:
             write(str(check))
 
-    store = where(place) if place.is_given else {}
+    store = where(place) if place.is_given or place.namespace is not None else {}
     with cluster.quiet():
         checks = look(**store, quick=quick, master=cluster.master, conf=cluster.settings(), told=told)
     if out.as_json:
@@ -87,8 +88,6 @@ def process(
     with cluster.session() as spark:
         from localqueue.spark.jobs.process import process as run
 
-        if ends == "empty":  # else it may wait for a queue that is to come
-            need_queue(queue, **there)
         if py_file:
             spark.addArtifacts(*py_file, pyfile=True)
         result = run(
@@ -103,7 +102,7 @@ def process(
             **options,
         )
     changed = result.processed + result.failed > 0
-    return show_result(out, _summary(result, with_tasks=out.as_json), changed=changed, there=there)
+    return show_result(out, _summary(result, with_tasks=out.as_json), changed=changed)
 
 
 def _tell(stats: QueueStats) -> None:

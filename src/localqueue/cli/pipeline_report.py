@@ -8,7 +8,7 @@ import typer
 
 from localqueue.cli.command import add
 from localqueue.cli.output import Output, write
-from localqueue.cli.pipeline_results import moment_of, need_queue
+from localqueue.cli.pipeline_results import moment_of
 from localqueue.cli.pipeline_session import Cluster, Progress, follow, teller, where
 from localqueue.cli.place import Place
 from localqueue.spark.jobs.plain_result import plain
@@ -43,8 +43,6 @@ def report(
     since_, until_ = moment_of(since, "--since"), moment_of(until, "--until")
     there = where(place) if archive is None else {}
     with cluster.session(brief=lambda: bool(there) and _is_short(**there)) as spark:
-        if queue is not None and there:
-            need_queue(queue, **there)
         from localqueue.spark.jobs.report import report as make
 
         made = make(
@@ -93,8 +91,6 @@ def report_live(
     """
     there = where(place)
     with cluster.session() as spark:
-        if queue is not None:
-            need_queue(queue, **there)
         from localqueue.spark.jobs.live_report import stream_report
 
         query = stream_report(

@@ -10,7 +10,7 @@ from localqueue.cli.command import add
 from localqueue.cli.errors import OK, Mistake
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import need_queue, show_result
+from localqueue.cli.pipeline_results import show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, Table, follow, teller, where
 from localqueue.cli.place import Place
 
@@ -92,7 +92,7 @@ def ingest(
             **given,
             **there,
         )
-    return show_result(out, result, changed=result.rows > 0, there=there)
+    return show_result(out, result, changed=result.rows > 0)
 
 
 def export(
@@ -113,8 +113,6 @@ def export(
     """Write messages, events or counts to files."""
     there = where(place)
     with cluster.session() as spark:
-        if queue is not None:
-            need_queue(queue, **there)
         from localqueue.spark.jobs.export import export as run
 
         result = run(
@@ -129,7 +127,7 @@ def export(
             progress=teller(progress),
             **there,
         )
-    return show_result(out, result, changed=result.rows > 0, there=there, queue=queue)
+    return show_result(out, result, changed=result.rows > 0)
 
 
 def compact(
@@ -178,7 +176,7 @@ def compact(
             progress=teller(progress),
             **there,
         )
-    return show_result(out, result, changed=result.keys > 0, there=there, queue=topic if source is None else None)
+    return show_result(out, result, changed=result.keys > 0)
 
 
 def materialise(
@@ -236,7 +234,7 @@ def materialise(
         if not isinstance(result, MaterialiseResult):
             out.facts({"path": table or path, "last_batch": follow(result)})
             return OK
-    return show_result(out, result, changed=result.batches > 0, there=there, queue=queue)
+    return show_result(out, result, changed=result.batches > 0)
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

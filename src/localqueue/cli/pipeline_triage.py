@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localqueue.cli.command import add
-from localqueue.cli.errors import CommandFailed, Mistake
+from localqueue.cli.errors import Mistake
 from localqueue.cli.messages import Delay, QueueName
 from localqueue.cli.output import Output
-from localqueue.cli.pipeline_results import need_queue, show_result
+from localqueue.cli.pipeline_results import show_result
 from localqueue.cli.pipeline_session import Cluster, Progress, teller, where
 from localqueue.cli.place import Place
 from localqueue.spark.jobs.plain_result import rows_of
@@ -53,10 +53,8 @@ def sample(
     """Show the latest dead letters of a shape."""
     with _triage(queue, place, cluster) as found:
         rows = rows_of(found.sample(shape, limit))
-        known = [] if rows else [row["shape"] for row in rows_of(found.groups())]
-    if not rows:
-        there = f"there are {', '.join(map(repr, known))}" if known else "the queue has none"
-        raise CommandFailed(f"no dead letter of queue {queue!r} has the shape {shape!r}: {there}")
+        if not rows:
+            found.need_shape(shape)
     shown = [{**row, "error": (row["last_error"] or {}).get("message")} for row in rows]
     out.rows(shown, ("id", "attempts", "failed_at", "error", "value"), "none")
 
@@ -77,7 +75,7 @@ def replay(
     """Return dead letters to delivery with a fresh attempt budget."""
     chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        return _show(out, place, found.replay(**chosen, to=to, delay=delay, dry_run=dry_run, progress=teller(progress)))
+        return _show(out, found.replay(**chosen, to=to, delay=delay, dry_run=dry_run, progress=teller(progress)))
 
 
 def discard(
@@ -94,7 +92,7 @@ def discard(
     """Remove dead letters for good."""
     chosen = _chosen(shape, condition, id)
     with _triage(queue, place, cluster, needs_spark=id is None) as found:
-        return _show(out, place, found.discard(**chosen, dry_run=dry_run, progress=teller(progress)))
+        return _show(out, found.discard(**chosen, dry_run=dry_run, progress=teller(progress)))
 
 
 def audit(
@@ -123,7 +121,7 @@ def resume(
 ) -> int:
     """Finish a replay or discard that was cut off."""
     with _triage(queue, place, cluster, needs_spark=False) as found:
-        return _show(out, place, found.resume(entry, progress=teller(progress)))
+        return _show(out, found.resume(entry, progress=teller(progress)))
 
 
 def _chosen(shape: str | None, condition: str | None, ids: list[str] | None) -> dict[str, Any]:
@@ -132,9 +130,9 @@ def _chosen(shape: str | None, condition: str | None, ids: list[str] | None) -> 
     return {"shape": shape, "where": condition, "ids": ids or None}
 
 
-def _show(out: Output, place: Place, entry: AuditEntry) -> int:
+def _show(out: Output, entry: AuditEntry) -> int:
     changed = (entry.selected if entry.state == "dry run" else entry.done) > 0
-    return show_result(out, entry.as_dict(), changed=changed, there=where(place))
+    return show_result(out, entry.as_dict(), changed=changed)
 
 
 @contextmanager
@@ -143,9 +141,7 @@ def _triage(queue: str, place: Place, cluster: Cluster, *, needs_spark: bool = T
 
     there = where(place)
     if not needs_spark:
-        need_queue(queue, **there)
         yield triage(None, queue=queue, **there)
         return
     with cluster.session() as spark:
-        need_queue(queue, **there)
         yield triage(spark, queue=queue, **there)

@@ -18,6 +18,7 @@ from localqueue.spark.jobs.journal_rows import (
     reader,
     utc_date,
 )
+from localqueue.spark.jobs.known_names import need_queue
 from localqueue.spark.jobs.lake_table import LakeTable, is_table, one_place
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format
@@ -116,6 +117,7 @@ def archive(
         span = store.journal_span()
         if view == "events":
             need_journal(store, span, place.namespace)
+        need_queue(store, queue)
     if view != "events":
         taken = datetime.now(UTC)
         rows = _taken(spark, place, marker, taken)

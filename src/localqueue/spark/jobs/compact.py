@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
-from localqueue.spark.jobs.journal_past import whole_past
-from localqueue.spark.jobs.journal_rows import journal_rows, place_of
-from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of
+from localqueue.spark.jobs.journal_past import past_messages, whole_past
+from localqueue.spark.jobs.journal_rows import place_of
+from localqueue.spark.jobs.known_names import need_queue, need_queue_in
+from localqueue.spark.jobs.latest import is_tombstone, latest_per_key, messages_of, need_key
 from localqueue.spark.jobs.outgoing_rows import put_rows
 from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.table_files import target_of, write_target
 from localqueue.spark.lineage import origin_of, path_of, queue_of, told
+from localqueue.spark.options import Options
+from localqueue.spark.place import opened
 from localqueue.stores.url import backend_of
 
 if TYPE_CHECKING:
@@ -74,10 +77,15 @@ def compact(
     if queue is not None:
         check_name(queue)
     rows = topic_rows(
-        spark, source, source_namespace or namespace, archive=archive, fail_on_data_loss=fail_on_data_loss
+        spark,
+        source,
+        source_namespace or namespace,
+        topic=topic,
+        known_to=None if url is None or topic is None else place_of(url, namespace=namespace),
+        archive=archive,
+        fail_on_data_loss=fail_on_data_loss,
     )
-    if topic is not None:
-        rows = _of_queue(rows, topic)
+    need_key(rows, key)
     if progress is not None:
         progress(f"looking for the latest value by {key}")
     found = latest_per_key(rows, key)
@@ -97,10 +105,13 @@ def topic_rows(
     source: DataFrame | str | PathLike[str],
     namespace: str | None,
     *,
+    topic: str | None,
+    known_to: Options | None,
     archive: str | PathLike[str] | None = None,
     fail_on_data_loss: bool = True,
 ) -> DataFrame:
-    """What was put: the journal of a store and what an archive has of its past, an archive, or a DataFrame as it is."""
+    """What was put, of one queue or of all: the journal of a store and what an archive has of its past, an archive, or
+    a DataFrame. A queue that the latter two do not have may be `known_to` a store."""
     store = None
     if isinstance(source, str | PathLike):
         with suppress(ValueError):
@@ -109,22 +120,24 @@ def topic_rows(
         if archive is not None:
             raise ValueError("archive completes the journal of a store: give the address of a store as source")
         if isinstance(source, str | PathLike):
-            return messages_of(read_archive(spark, source))
-        return messages_of(source)
-    place = place_of(store, namespace=namespace)
+            return _of_queue(read_archive(spark, source), topic, f"the archive {fspath(source)!r}", known_to)
+        return _of_queue(source, topic, "the rows", known_to)
+    place = place_of(store, namespace=namespace, queue=topic)
     past = whole_past(spark, place, archive, fail_on_data_loss=fail_on_data_loss)
-    rows = journal_rows(spark, place, after=past.through, last=past.last)
-    if past.rows is not None:
-        rows = past.rows.select(*rows.columns).unionByName(rows)
-    return messages_of(rows)
+    with opened(place, read_only=True) as there:
+        need_queue(there, topic)
+    return past_messages(spark, place, past)
 
 
-def _of_queue(rows: DataFrame, queue: str) -> DataFrame:
+def _of_queue(rows: DataFrame, queue: str | None, what: str, known_to: Options | None) -> DataFrame:
     from pyspark.sql import functions as f
 
+    if queue is None:
+        return messages_of(rows)
     if "queue" not in rows.columns:
         raise ValueError(f"topic is given, and there is no column 'queue'; there are {', '.join(rows.columns)}")
-    return rows.where(f.col("queue") == queue)
+    need_queue_in(rows, queue, what, known_to)
+    return messages_of(rows).where(f.col("queue") == queue)
 
 
 def _as_messages(found: DataFrame) -> DataFrame:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from localqueue.spark.columns import VIEWS
 from localqueue.spark.jobs.arguments import where_sql
 from localqueue.spark.jobs.journal_rows import place_of, reader
+from localqueue.spark.jobs.known_names import need_queue
 from localqueue.spark.jobs.progress import Progress
 from localqueue.spark.jobs.table_files import target_of, write_target
 from localqueue.spark.lineage import path_of, queue_of, told
+from localqueue.spark.place import opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +58,8 @@ def export(
     if view not in VIEWS:
         raise ValueError(f"view must be one of {', '.join(VIEWS)}, not {view!r}")
     place = place_of(url, namespace=namespace, queue=queue, view=view)
+    with opened(place, read_only=True) as store:
+        need_queue(store, queue)
     if progress is not None:
         progress(f"exporting {view}" + (f" of queue {queue!r}" if queue else ""))
     rows = reader(spark, place).load()

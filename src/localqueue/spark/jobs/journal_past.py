@@ -6,7 +6,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs.archive import archive_at, reached, read_archive
-from localqueue.spark.jobs.journal_rows import need_journal
+from localqueue.spark.jobs.journal_rows import journal_rows, need_journal
+from localqueue.spark.jobs.latest import messages_of
 from localqueue.spark.options import Options
 from localqueue.spark.place import opened
 
@@ -76,6 +77,15 @@ def whole_past(
                 "archive, or take what is left (fail_on_data_loss False)"
             )
     return Past(max(through, first - 1), last, rows.where(f"seq <= {through}"))
+
+
+def past_messages(spark: SparkSession, place: Options, past: Past) -> DataFrame:
+    """What was put, in the whole past, of one queue or of all."""
+    rows = journal_rows(spark, place, after=past.through, last=past.last)
+    if past.rows is not None:
+        archived = past.rows if place.queue is None else past.rows.where(past.rows["queue"] == place.queue)
+        rows = archived.select(*rows.columns).unionByName(rows)
+    return messages_of(rows)
 
 
 def _gaps(rows: DataFrame, of_all: bool, through: int, first: int) -> list[str]:

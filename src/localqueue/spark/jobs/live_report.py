@@ -17,6 +17,7 @@ from localqueue.spark import sail
 from localqueue.spark.jobs import analytics
 from localqueue.spark.jobs.facts import NEEDED, cells, still_open, told, with_past
 from localqueue.spark.jobs.files import folder_at
+from localqueue.spark.jobs.known_names import need_queue
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report import SLOTS, collected, local_path, no_journal, source_options, write_whole
 from localqueue.spark.jobs.report_page import page
@@ -67,6 +68,7 @@ def stream_report(
             first, last = store.journal_span()
             if last < first and not store.journal_enabled():
                 raise ValueError(no_journal(store))
+            need_queue(store, queue)
             origin = store.url
         events = spark.readStream.format("localqueue").options(**texts).load()
     if not events.isStreaming:

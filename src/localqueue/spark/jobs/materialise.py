@@ -13,10 +13,11 @@ from localqueue.spark.jobs import delta_table, view_table
 from localqueue.spark.jobs.archive_layout import MARKER
 from localqueue.spark.jobs.arguments import first_line, known_schema
 from localqueue.spark.jobs.files import Folder, folder_at
-from localqueue.spark.jobs.journal_past import whole_past
+from localqueue.spark.jobs.journal_past import past_messages, whole_past
 from localqueue.spark.jobs.journal_rows import place_of
+from localqueue.spark.jobs.known_names import need_queue
 from localqueue.spark.jobs.lake_table import LakeTable, one_place
-from localqueue.spark.jobs.latest import json_path
+from localqueue.spark.jobs.latest import MESSAGE_KEYS, json_path, need_key
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.staged_files import known_format, write_files
 from localqueue.spark.jobs.view_keeper import SCHEMA, TableKeeper
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 VIEW_FORMATS = ("parquet", "delta")
+#: Keys that are columns; any other is a field of the payload.
+_COLUMN_KEYS = tuple(name for name in MESSAGE_KEYS if name in COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +226,8 @@ def _begun(
 ) -> Shape:
     """The view as its folder notes it, with the past that its journal has lost laid beside it."""
     shape = _shape(folder, lake, wanted, rebuild)
+    with opened(place, read_only=True) as store:
+        need_queue(store, shape.queue)
     state = folder_at(spark, _state(folder, shape, checkpoint))
     if lake is not None and not lake.exists and _batches(state):
         raise ValueError(
@@ -233,6 +238,9 @@ def _begun(
         claim(folder, shape)
         return shape
     past = whole_past(spark, place, beginning.archive, fail_on_data_loss=beginning.fails)
+    if shape.key is not None and shape.key not in _COLUMN_KEYS:
+        fields = None if shape.schema is None else known_schema(shape.schema)
+        need_key(past_messages(spark, place, past), shape.key, fields)
     claim(folder, shape)
     if past.rows is not None:
         rows = past.rows.where((past.rows["type"] == "enqueued") & (past.rows["queue"] == shape.queue))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.queue import PersistentQueue
 from localqueue.spark.jobs import process_leash as leash
+from localqueue.spark.jobs.known_names import UnknownName, need_queue
 from localqueue.spark.jobs.process_task import SCHEMA, Plan, reports
 from localqueue.spark.lineage import queue_of, told
 from localqueue.spark.options import OptionError, parse
@@ -107,6 +108,7 @@ def process(
     `handler` is `"module:function"`, imported where the task runs, or a function (also a coroutine function) that
     pickles. There are as many workers as the cluster runs tasks at once, unless said otherwise. `until` is `"empty"`
     (nothing is ready; with `wait_for_delayed` nothing is delayed either), a number of seconds, or `"forever"`.
+    A queue that is not there is an error; where this waits, only when nothing came.
     `worker_options` are those of `Worker`: `prefetch`, `concurrency`, `timeout`, `max_tries`, `config` and so on.
     `progress` is called about every second with the counts of the queue.
 
@@ -121,8 +123,14 @@ def process(
     _check_handler(handler)
     count = parallelism(spark) if workers is None else _at_least_one(workers)
     check_worker(queue, lease_timeout, worker_options)
-    with opened(options, read_only=True):
-        pass  # a worker of a store that is not there would make one, and find it empty
+    unknown = None
+    with opened(options, read_only=True) as there:  # a worker makes what is not there, and finds it empty
+        try:
+            need_queue(there, queue)
+        except UnknownName as error:
+            if until == "empty":
+                raise
+            unknown = error  # it may come while this waits
     with opened(options) as store:
         plan = Plan(
             job=secrets.token_hex(6),
@@ -142,9 +150,12 @@ def process(
     if errors:
         raise ValueError(errors[0])
     tasks = (TaskReport(**{name: row[name] for name in TaskReport.__dataclass_fields__}) for row in rows)
-    return ProcessResult(
+    result = ProcessResult(
         queue=queue, seconds=time.monotonic() - began, tasks=tuple(sorted(tasks, key=lambda one: one.task))
     )
+    if unknown is not None and not result.processed + result.failed:
+        raise unknown
+    return result
 
 
 class _Job:

@@ -17,6 +17,7 @@ from localqueue.queue.setup import check_name
 from localqueue.spark.jobs.archive import read_archive
 from localqueue.spark.jobs.arguments import moment, where_sql
 from localqueue.spark.jobs.journal_rows import journal_rows, place_of
+from localqueue.spark.jobs.known_names import need_queue, need_queue_in
 from localqueue.spark.jobs.paced_puts import Way, check_rate, put_paced, slice_of, way_of
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.replay_pages import journal_pages, replayable
@@ -117,7 +118,7 @@ def replay(
     for name, seq in (("from_seq", from_seq), ("to_seq", to_seq)):
         if seq is not None and seq < 1:
             raise ValueError(f"{name} must be at least 1, not {seq}")
-    rows = _entries(spark, source, queue, source_namespace or namespace, from_seq, to_seq)
+    rows = _entries(spark, source, queue, source_namespace or namespace, from_seq, to_seq, target=place)
     rows = _window(rows, queue, begin, end, from_seq, to_seq, where)
     key = idempotency_key or _derived(source, queue, place.queue, begin, end, from_seq, to_seq, where)
     key = f"{key} again {uuid.uuid4().hex}" if again else key
@@ -150,12 +151,17 @@ def _entries(
     namespace: str | None,
     from_seq: int | None,
     to_seq: int | None,
+    *,
+    target: Options,
 ) -> DataFrame:
     text = fspath(source)
     try:
         backend_of(text)
     except ValueError:
-        return read_archive(spark, text)
+        archived = read_archive(spark, text)
+        if queue is not None:
+            need_queue_in(archived, queue, f"the archive {text!r}", target)
+        return archived
     origin: Options = place_of(text, namespace=namespace, queue=queue)
     with opened(origin, read_only=True) as store:
         first, last = store.journal_span()
@@ -164,6 +170,7 @@ def _entries(
                 f"the journal of {store.url}, namespace {origin.namespace!r}, is off and empty: there is nothing to "
                 "replay. Switch it on with enable_journal(), or give the path of an archive as source"
             )
+        need_queue(store, queue)
     after = max(first, from_seq or 1) - 1
     return journal_rows(spark, origin, after=after, last=max(after, min(last, to_seq or last)))
 

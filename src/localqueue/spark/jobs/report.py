@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from localqueue.spark.columns import known_columns, struct_of
-from localqueue.spark.jobs import analytics
+from localqueue.spark.jobs import analytics, arguments
 from localqueue.spark.jobs.facts import NEEDED, cells, facts, width_for
+from localqueue.spark.jobs.known_names import need_queue
 from localqueue.spark.jobs.progress import Progress, silent
 from localqueue.spark.jobs.report_page import page
 from localqueue.spark.jobs.report_text import duration, moment, number, share
@@ -62,8 +63,8 @@ def report(
     *,
     queue: str | None = None,
     namespace: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: datetime | str | float | None = None,
+    until: datetime | str | float | None = None,
     events: DataFrame | str | os.PathLike[str] | None = None,
     bucket: int | None = None,
     html: str | os.PathLike[str] | None = None,
@@ -73,19 +74,21 @@ def report(
     """The tables of `analytics` for the journal at `url`, or for `events`: a DataFrame of the `events` view, or the
     folder that `archive` wrote the journal to.
 
-    `since` and `until` choose the entries by their time. A message that was put before `since` is counted, but how long
-    it waited is not known. `bucket` is the width of a bucket in seconds, chosen by the span when left out. `html` is
-    the file that gets the page, whole or not at all. The journal is read once; `progress` hears what is being done.
+    `since` and `until`, times with their zone, also as ISO text, choose the entries by their time. A message that was
+    put before `since` is counted, but how long it waited is not known. `bucket` is the width of a bucket in seconds,
+    chosen by the span when left out. `html` is the file that gets the page, whole or not at all. The journal is read
+    once; `progress` hears what is being done.
 
     Where the store at `url` has runs of workflows, there are the tables of `run_analytics` too: of the runs that began
     in that time and whose workflow is at home in `queue`.
     """
     say = progress or (lambda _: None)
     chosen = _width_given(bucket)
+    begin, end = arguments.moment("since", since), arguments.moment("until", until)
     path = None if html is None else local_path("html", html)
     runs, few = None, False
     if events is None:
-        source, origin, runs, few = _journal(spark, url, queue, namespace, since, until, say)
+        source, origin, runs, few = _journal(spark, url, queue, namespace, begin, end, say)
     elif isinstance(events, (str, os.PathLike)):
         from localqueue.spark.jobs.archive import read_archive
 
@@ -94,12 +97,12 @@ def report(
         source = read_archive(spark, origin)
     else:
         source, origin = events, ""
-    known = _known(facts(_within(_checked(source), queue, since, until)), few=few)
+    known = _known(facts(_within(_checked(source), queue, begin, end)), few=few)
     kept = known.rows
     try:
         if known.entries == 0:
             raise ValueError(
-                "there are no journal entries" + _which(queue, since, until) + (f" in {origin}" if origin else "")
+                "there are no journal entries" + _which(queue, begin, end) + (f" in {origin}" if origin else "")
             )
         say(f"{number(known.entries)} events")
         width = chosen or width_for(known.span, analytics.BUCKETS)
@@ -114,7 +117,7 @@ def report(
     if runs is not None:
         from localqueue.spark.jobs.run_analytics import run_tables
 
-        found.update(run_tables(_within(runs, queue, since, until, time="created_at"), say=say))
+        found.update(run_tables(_within(runs, queue, begin, end, time="created_at"), say=say))
     rows = {name: table.to_pylist() for name, table in found.items()}
     if path is not None:
         say("page")
@@ -223,13 +226,12 @@ def _journal(
     say: Progress,
 ) -> tuple[DataFrame, str, DataFrame | None, bool]:
     """The entries, where they are from, the runs of workflows if that store has some, and whether entries are few."""
-    texts, options = source_options(
-        url, queue, namespace, startingTimestamp=_told("since", since), endingTimestamp=_told("until", until)
-    )
+    texts, options = source_options(url, queue, namespace, startingTimestamp=_text(since), endingTimestamp=_text(until))
     with opened(options, read_only=True) as store:
         first, last = store.journal_span()
         if last < first:
             raise ValueError(no_journal(store))
+        need_queue(store, queue, "there are no journal entries: ")
         origin, has_runs = store.url, bool(store.records(_RUN, limit=1))
     say(f"reading {number(last - first + 1)} events")
     few = last - first < SMALL
@@ -260,12 +262,8 @@ def no_journal(store: QueueStore) -> str:
     )
 
 
-def _told(name: str, at: datetime | None) -> str | None:
-    if at is None:
-        return None
-    if at.tzinfo is None:
-        raise OptionError(f"{name} must be a time with its zone, such as datetime.now(UTC), not {at!r}")
-    return at.isoformat()
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def _checked(events: DataFrame) -> DataFrame:
@@ -284,9 +282,9 @@ def _within(
 
     if queue is not None:
         rows = rows.where(F.col("queue") == queue)
-    if _told("since", since):
+    if since is not None:
         rows = rows.where(F.col(time) >= F.lit(since))
-    if _told("until", until):
+    if until is not None:
         rows = rows.where(F.col(time) < F.lit(until))
     return rows
 

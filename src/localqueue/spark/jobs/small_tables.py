@@ -49,6 +49,10 @@ def at_hand(kept: DataFrame) -> DataFrame:
 
 
 def as_one_part(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    from localqueue.spark.columns import struct_of
+
+    if rows.num_rows == 0:  # PySpark looks for a type in the first piece of a column, and there is none
+        return spark.createDataFrame([], struct_of(rows.schema))
     return spark.createDataFrame(rows).coalesce(1)
 
 

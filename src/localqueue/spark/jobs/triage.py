@@ -13,6 +13,7 @@ from localqueue.queue.setup import check_name
 from localqueue.spark.error_shape import error_shape
 from localqueue.spark.jobs import triage_audit
 from localqueue.spark.jobs.arguments import where_sql
+from localqueue.spark.jobs.known_names import UnknownName, listed, need_queue
 from localqueue.spark.jobs.triage_actions import DISCARD, REPLAY, carry_out
 from localqueue.spark.jobs.triage_audit import AuditEntry
 from localqueue.spark.options import parse
@@ -28,19 +29,29 @@ Progress = Callable[[int, int], object]
 def triage(spark: SparkSession | None, *, queue: str, url: str | None = None, namespace: str | None = None) -> Triage:
     """The dead letters of a queue, to be looked at, replayed and discarded.
 
-    Without a session there are only those things that need none: what is told its `ids`, `audit` and `resume`.
+    The queue must be there. Without a session there are only those things that need none: what is told its `ids`,
+    `audit` and `resume`.
     """
     return Triage(spark, queue=queue, url=url, namespace=namespace)
 
 
 class Triage:
-    """Dead letters of one queue. Made by `triage`; nothing is read before it is asked for."""
+    """Dead letters of one queue. Made by `triage`; none is read before it is asked for."""
 
     def __init__(self, spark: SparkSession | None, *, queue: str, url: str | None, namespace: str | None) -> None:
         given = {"url": url, "namespace": namespace, "queue": check_name(queue)}
         self._options = parse({name: value for name, value in given.items() if value is not None})
         self._spark = spark
         self.queue = queue
+        with opened(self._options, read_only=True) as store:
+            need_queue(store, queue)
+
+    def need_shape(self, shape: str) -> None:
+        """UnknownName unless a dead letter has the shape, or had it when one was replayed or discarded by it."""
+        shapes = [row["shape"] for row in self.groups().select("shape").collect()]
+        if shape not in shapes and all(entry.chosen_by.get("shape") != shape for entry in self.audit()):
+            there = listed(shapes, "the queue")
+            raise UnknownName(f"no dead letter of queue {self.queue!r} has the shape {shape!r}: {there}")
 
     def dead(self, *, columns: str | None = None) -> DataFrame:
         """Every dead letter with the columns of the view `dead`, or some of them, and the `shape` of its error."""
@@ -151,6 +162,8 @@ class Triage:
         chosen_by = _chosen_by(shape, where, ids)
         with opened(self._options, read_only=dry_run) as store:
             found = self._found(store, ids) if ids is not None else self._selected(shape, where)
+            if shape is not None and not found:
+                self.need_shape(shape)
             at = store.now()
             entry = AuditEntry(
                 id="" if dry_run else triage_audit.new_id(at),
@@ -166,9 +179,15 @@ class Triage:
             return entry if dry_run else carry_out(store, triage_audit.begin(store, entry, found), progress)
 
     def _found(self, store: QueueStore, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that are dead letters of this queue."""
-        messages = [store.get(self.queue, one) for one in dict.fromkeys(ids)]
-        return [one.id for one in messages if one is not None and one.state == DEAD]
+        """Those of the ids that are dead letters of this queue; UnknownName when none is even a message of it."""
+        found = (store.get(self.queue, one) for one in dict.fromkeys(ids))
+        messages = [one for one in found if one is not None]
+        if ids and not messages:
+            raise UnknownName(
+                f"no message of queue {self.queue!r} has the id {' or '.join(map(repr, ids[:3]))}: give that of a "
+                "dead letter, as sample() and the view dead show it"
+            )
+        return [one.id for one in messages if one.state == DEAD]
 
     def _selected(self, shape: str | None, where: str | Column | None) -> list[str]:
         """The ids, in the order in which the messages were put."""
