@@ -154,8 +154,13 @@ def test_a_session_that_does_not_start_is_a_line(machine: dict[str, str], monkey
 
 @pytest.mark.timeout(300)  # the first of a run also starts the session
 def test_a_session_is_tried_to_the_end_and_a_store_from_a_task(spark: Any, tmp_path: Path) -> None:
-    missing = checkup_session._store(spark, f"sqlite:///{tmp_path / 'jobs.db'}", None)
-    assert (missing.state, list(tmp_path.iterdir())) == ("warn", []) and "there is no store at" in missing.found
+    missing = doctor(spark, url=f"sqlite:///{tmp_path / 'jobs.db'}")
+    assert has_failed(missing) and (missing[-1].name, missing[-1].state, list(tmp_path.iterdir())) == (
+        "store",
+        "FAIL",
+        [],
+    )
+    assert "there is no store at" in missing[-1].found and "first put" in str(missing[-1].way_out)
     SQLiteQueueStore(tmp_path / "jobs.db").close()
     checks = doctor(spark, url=f"sqlite:///{tmp_path / 'jobs.db'}")
     assert {check.name: check.state for check in checks if check.state != "ok"} == {}

@@ -72,9 +72,10 @@ def doctor(
     conf: Mapping[str, str] | None = None,
     told: Callable[[Check], object] | None = None,
 ) -> tuple[Check, ...]:
-    """Look at Java, the host's name, the packages, the Python of tasks, the data source and, with `url`, at a store.
+    """Look at Java, the host's name, the packages, the Python of tasks, the data source, and at a store if named.
 
-    `quick` looks only at what can be seen without a session. Without `spark` a session is started, as `master` and
+    A store is named by `url`, `namespace` or both, and fails when it is not there: nothing makes it. `quick` looks only
+    at what can be seen without a session. Without `spark` a session is started, as `master` and
     `conf` say, and stopped. `told` hears each check as it is done. It raises nothing: what fails is a line.
     """
     done = []
@@ -103,6 +104,10 @@ def _all(
         failed = failed or check.state == FAIL
         yield check
     if quick:
+        if url is not None or namespace is not None:
+            from localqueue.spark.checkup_store import answers_here, named
+
+            yield answers_here(named(url, namespace))
         return
     if failed:
         yield Check(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localqueue.errors import QueueStoreError, QueueStoreMissingError
+from localqueue.spark import checkup_store
 from localqueue.spark.checkup import FAIL, OK, WARN, Check
-from localqueue.spark.options import OptionError, Options, parse
-from localqueue.spark.place import opened
 from localqueue.spark.root_cause import root_cause
 from localqueue.spark.spark_session import session
 
@@ -52,7 +50,7 @@ def with_session(
         yield _tasks(spark)
         yield _found_unregistered(spark)
         yield _round_trip(spark)
-        if url is not None:
+        if url is not None or namespace is not None:
             yield _store(spark, url, namespace)
     finally:
         if started:
@@ -142,28 +140,18 @@ def _file(folder: str) -> str:
     return f"sqlite:///{Path(folder) / 'doctor.db'}"
 
 
-def _store(spark: SparkSession, url: str, namespace: str | None) -> Check:
+def _store(spark: SparkSession, url: str | None, namespace: str | None) -> Check:
     """Whether the store answers here and in a task."""
-    name = "store"
-    given = {"url": url} if namespace is None else {"url": url, "namespace": namespace}
-    try:
-        options = parse(given)
-    except OptionError as error:
-        return Check(name=name, state=FAIL, found=str(error))
-    try:
-        here = answer(options)
-    except QueueStoreMissingError as missing:
-        return Check(
-            name=name, state=WARN, found=str(missing), way_out="the first put makes it; or give its right address"
-        )
-    if here["error"] is not None:
-        return Check(name=name, state=FAIL, found=here["error"], way_out="start it, or give its right address")
+    options = checkup_store.named(url, namespace)
+    here = checkup_store.answers_here(options)
+    if isinstance(options, Check) or here.state == FAIL:
+        return here
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for _ in batches:
-            told = answer(options)
+            told = checkup_store.answer(options)
             yield pa.RecordBatch.from_arrays([pa.array([one], pa.string()) for one in told.values()], names=list(told))
 
     try:
@@ -171,24 +159,10 @@ def _store(spark: SparkSession, url: str, namespace: str | None) -> Check:
     except Exception as failure:
         there = {"error": root_cause(failure)}
     if there["error"] is not None:
-        return Check(
-            name=name,
+        return replace(
+            here,
             state=FAIL,
             found=f"answers here, and not to a task: {there['error']}",
             way_out="use an address that the executors reach and install its driver there; a file needs a shared disk",
         )
-    return Check(name=name, state=OK, found=f"{here['url']} answers here and to a task on {there['host']}")
-
-
-def answer(options: Options) -> dict[str, str | None]:
-    """What a store says when it is asked for the time; QueueStoreMissingError where there is none."""
-    found: dict[str, str | None] = {"host": socket.gethostname(), "url": None, "error": None}
-    try:
-        with opened(options, read_only=True) as store:
-            store.now()
-            found["url"] = store.url
-    except QueueStoreMissingError:
-        raise
-    except (QueueStoreError, OSError, ImportError, ValueError) as error:
-        found["error"] = str(error)
-    return found
+    return replace(here, found=f"{here.found} and to a task on {there['host']}")
