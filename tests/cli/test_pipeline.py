@@ -84,6 +84,23 @@ def test_the_doctor_looks_quickly_and_fails_with_its_exit_code(monkeypatch: pyte
     assert 'FAIL  no-such-package: not installed: pip install "localqueue[spark,cli]"' in said.out
 
 
+def test_a_store_that_the_doctor_is_told_of_and_that_is_not_there_is_a_failed_check(tmp_path: Path) -> None:
+    missing = f"sqlite:///{tmp_path / 'none.db'}"
+    bury(ValueError("a"))
+    for words, found in (
+        (("--store", missing), "there is no store at 'sqlite:///"),
+        (("--store-path", "none.db"), "there is no store at 'sqlite:///"),
+        (("--namespace", "nope"), "there is no namespace 'nope'"),
+    ):
+        said = run("pipeline", "doctor", "--quick", *words)
+        (store,) = (check for check in said.json if check["name"] == "store")
+        assert (said.code, store["state"]) == (1, "FAIL") and store["found"].startswith(found), store
+        assert f"FAIL  store: {found}" in run("pipeline", "doctor", "--quick", "--no-json", *words).out
+    assert not (tmp_path / "none.db").exists() and not Path("none.db").exists()
+    said = run("pipeline", "doctor", "--quick", "--namespace", "default")
+    assert said.code == 0 and said.json[-1]["found"].endswith("answers here")
+
+
 @pytest.mark.slow
 @pytest.mark.multiprocess
 def test_chosen_dead_letters_are_replayed_and_discarded_without_spark() -> None:
@@ -244,9 +261,10 @@ def test_consumers_are_listed_released_reset_and_forgotten() -> None:
     assert run("pipeline", "consumers", "forget", "jobs", "b").json["forgotten"] is True
 
     none = run("pipeline", "consumers", "release", "--older-than", "2h")
-    assert (none.code, none.json) == (1, [])
+    said = "no consumer was silent for 2h: nothing to do\n"
+    assert (none.code, none.json, none.err) == (3, [], said)
     told = run("pipeline", "consumers", "release", "--older-than", "2h", "--no-json")
-    assert (told.code, told.out) == (1, "no consumer was silent for 2h\n")
+    assert (told.code, told.out) == (3, said)
     rest = run("pipeline", "consumers", "release", "jobs", "--older-than", "0")
     assert (rest.code, rest.json) == (0, [{"queue": "jobs", "consumer": "c", "released": 2}])
     with PersistentQueue[Any]("jobs") as queue:
@@ -262,6 +280,21 @@ def test_a_consumer_that_is_not_there_and_a_release_of_nobody_are_mistakes_that_
         said = run("pipeline", "consumers", "release", *args)
         assert said.code == 2 and "say whom to release: QUEUE CONSUMER, or --older-than AGE" in said.err
     assert run("pipeline", "consumers", "release", "--older-than", "soon").code == 2
+
+
+def test_consumers_are_looked_for_only_in_a_queue_that_is_there() -> None:
+    consume("etl")
+    with PersistentQueue[Any]("idle") as queue:
+        queue.put({})
+        Claims(queue.store, "rabbitmq:jobs", "etl", timeout=60.0, broker=True).settle(0)
+    for words in (("list", "--queue", "jbos"), ("release", "jbos", "--older-than", "2h")):
+        said = run("pipeline", "consumers", *words)
+        assert (said.code, said.out) == (1, "")
+        assert "there is no queue 'jbos' in namespace 'default'" in said.err and "there are 'idle', 'jobs'" in said.err
+    assert run("pipeline", "consumers", "list", "--queue", "idle").json == []
+    assert run("pipeline", "consumers", "release", "idle", "--older-than", "2h").code == 3
+    at_broker = run("pipeline", "consumers", "list", "--queue", "rabbitmq:jobs").json
+    assert [one["consumer"] for one in at_broker] == ["etl"]
 
 
 def test_looking_for_consumers_makes_no_store(tmp_path: Path) -> None:

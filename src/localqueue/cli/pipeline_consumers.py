@@ -10,7 +10,7 @@ import typer
 
 from localqueue.cli.command import add
 from localqueue.cli.durations import seconds_of
-from localqueue.cli.errors import NEGATIVE, OK, Mistake
+from localqueue.cli.errors import NOTHING, OK, Mistake, say
 from localqueue.cli.messages import QueueName
 from localqueue.cli.output import Output
 from localqueue.cli.place import Place
@@ -46,6 +46,7 @@ def list_consumers(place: Place, out: Output, queue: OneQueue = None) -> None:
     from localqueue.spark.streams.consumers import consumers
 
     with place.open_store(read_only=True) as store:
+        _need_queue(store, queue)
         rows = [one.as_dict() for one in consumers(store, queue)]
     out.rows(rows, _COLUMNS, "no consumers")
 
@@ -72,7 +73,7 @@ def release(
 ) -> int:
     """Give back to the queue what a consumer holds. Its query, if it still runs, stops with an error.
 
-    With --older-than the exit code is 1 when there was none to release.
+    With --older-than the exit code is 3 when there was none to release.
     """
     from localqueue.spark.streams.consumers import release_consumer, release_consumers
 
@@ -85,10 +86,14 @@ def release(
         return OK
     age = seconds_of(older_than, "--older-than")
     with _to_write(place) as store:
+        _need_queue(store, queue)
         done = release_consumers(store, older_than=age, queue=queue)
     rows = [_released(one.queue, one.consumer, count) for one, count in done.items()]
-    out.rows(rows, ("queue", "consumer", "released"), f"no consumer was silent for {older_than}")
-    return OK if rows else NEGATIVE
+    nothing = f"no consumer was silent for {older_than}: nothing to do"
+    out.rows(rows, ("queue", "consumer", "released"), nothing)
+    if not rows and out.as_json:
+        say(nothing)  # an empty list does not say it
+    return OK if rows else NOTHING
 
 
 def reset(
@@ -117,6 +122,15 @@ def forget(queue: QueueName, consumer: ConsumerName, place: Place, out: Output) 
 
 def _released(queue: str, consumer: str, count: int) -> dict[str, Any]:
     return {"queue": queue, "consumer": consumer, "released": count}
+
+
+def _need_queue(store: QueueStore, queue: str | None) -> None:
+    """A queue is also known by its consumers: that of a broker has no messages in the store."""
+    from localqueue.spark.jobs.known_names import need_queue
+    from localqueue.spark.streams.consumers import consumers
+
+    if queue is not None and not consumers(store, queue):
+        need_queue(store, queue)
 
 
 @contextmanager
