@@ -47,6 +47,18 @@ def test_a_file_that_is_still_written_is_put_when_it_is_renamed(
     assert numbers(url) == [0, 7]
 
 
+def test_a_path_is_seen_from_where_the_program_is_now(
+    spark: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path / "there/in", "a.json", 1)
+    land(tmp_path / "there/in", "b.json.tmp", 2)
+    monkeypatch.chdir(tmp_path / "there")
+    assert ingest(spark, "in", url=url, queue="q").files == 1
+    assert ingest(spark, "in/*.json", url=url, queue="q").was_there
+    with pytest.raises(ValueError, match=r"there is nothing at file://.*/there/out"):
+        ingest(spark, "out", url=url, queue="q")
+
+
 def test_values_of_folders_stay_where_a_file_is_left_out(spark: Any, url: str, tmp_path: Path) -> None:
     land(tmp_path / "in", "day=1/a.csv", 1)
     land(tmp_path / "in", "day=2/b.csv", 2)

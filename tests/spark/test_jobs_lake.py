@@ -12,6 +12,7 @@ from localqueue.spark.jobs import parquet_archive
 from localqueue.spark.jobs.archive import archive, read_archive
 from localqueue.spark.jobs.export import export
 from localqueue.spark.jobs.files import folder_at
+from localqueue.spark.jobs.ingest import ingest
 from localqueue.spark.jobs.materialise import materialise, read_view
 from tests import s3_jars
 from tests.broker_servers import S3
@@ -89,5 +90,7 @@ def test_only_one_writer_makes_an_object_and_what_s3_refuses_is_told_in_one_line
     with pytest.raises(ValueError, match=r"no-such/a can not be reached: there is no such bucket") as told:
         archive(spark, url=journal.url, path="s3a://no-such/a")
     assert "\n" not in str(told.value)
+    with pytest.raises(ValueError, match=r"no-such/\*.json can not be reached: there is no such bucket"):
+        ingest(spark, "s3a://no-such/*.json", url=journal.url, queue="jobs")
     with pytest.raises(ValueError, match="no driver for that scheme"):
         archive(spark, url=journal.url, path="gs://bucket/a")

@@ -67,6 +67,12 @@ def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
     return HadoopFolder(spark, text)
 
 
+def from_here(spark: SparkSession, path: str) -> str:
+    """A path to read from the directory that this process is in, which that of Java may not be any more."""
+    scheme = path.partition(":")[0] if ":" in path else ""
+    return path if scheme or _default_scheme(spark) != "file" else os.path.abspath(path)
+
+
 def files_in(folder: Folder, *names: str) -> Iterator[tuple[str, Entry]]:
     """All files below, with their names relative to the folder; hidden ones (`_SUCCESS`, `.crc`) are left out."""
     for name in names or ("",):

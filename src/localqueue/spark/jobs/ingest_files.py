@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from localqueue.spark.jobs.file_ledger import File
-from localqueue.spark.jobs.files import Folder, files_in, folder_at
+from localqueue.spark.jobs.files import Folder, files_in, folder_at, from_here
 from localqueue.spark.jobs.hadoop import Entry
 from localqueue.spark.jobs.table_files import find_format, format_of, read_table
 
@@ -55,6 +55,7 @@ def landed(
 
     With `whole`, a text is all of a file, and not a line.
     """
+    name = from_here(spark, name)
     how = {"wholetext": "true"} if whole else {}
     is_glob = _GLOB.search(name) is not None
     recursive = given(options, "recursiveFileLookup") == "true"

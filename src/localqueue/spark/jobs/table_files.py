@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, NamedTuple
 
 from localqueue.spark.jobs import delta_table
 from localqueue.spark.jobs.archive_layout import WRITING
 from localqueue.spark.jobs.arguments import known_schema
-from localqueue.spark.jobs.files import Folder, files_in, folder_at
-from localqueue.spark.jobs.hadoop import file_system
+from localqueue.spark.jobs.files import Folder, files_in, folder_at, from_here
+from localqueue.spark.jobs.hadoop import file_system, reached
 from localqueue.spark.jobs.lake_table import LakeTable, one_place
 from localqueue.spark.jobs.row_count import RowCount
 from localqueue.spark.jobs.staged_files import known_format, plain_timestamps
@@ -97,6 +98,8 @@ def find_format(spark: SparkSession, path: str, given: str | None) -> str:
         folder = folder_at(spark, path)
         if any(entry.name == "_delta_log" for entry in folder.entries()):
             return "delta"
+        if not folder.entries():
+            raise ValueError(f"there is nothing at {folder.uri}: check the path, or come back when a file has landed")
         formats = {format_of(name) for name, _ in files_in(folder)}
         found = formats.pop() if len(formats) == 1 else None  # among others there may be what nobody meant
     if found is None:
@@ -119,11 +122,15 @@ def read_table(
         if options:
             raise ValueError(f"a Delta table is read without options, not with {', '.join(options)}")
         return delta_table.read_delta(spark, folder_at(spark, text))
-    if "://" in text and getattr(spark, "_jsc", None) is not None:
+    far = "://" in text and getattr(spark, "_jsc", None) is not None
+    if far:
         file_system(spark, text)  # which says what is missing when there is no driver
+    reader = spark.read.options(**dict(options or {})).format(format)
+    if schema is not None:
+        reader = reader.schema(known_schema(schema))
     try:
-        reader = spark.read.options(**dict(options or {})).format(format)
-        return (reader if schema is None else reader.schema(known_schema(schema))).load(text)
+        with reached(text) if far else nullcontext():
+            return reader.load(from_here(spark, text))
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise ValueError(f"there is nothing at {text!r}") from None
