@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from localqueue.spark.source.connections import connected, engine_of
 from localqueue.spark.source.plan import EntriesLost
 from localqueue.spark.source.rows import event_batch, message_batch
 from localqueue.stores.port import STATES, LeaseRequest, QueueStore
-from pyspark_localqueue import DefaultSource
 from tests.spark.contents import fill, in_order, options_of, read, rows
 from tests.stores import Place, new_place
 
@@ -217,21 +217,28 @@ def test_spark_reads_every_view_of_a_store(spark: Any, tmp_path: Path) -> None:
     assert {row["queue"]: row["total"] for row in load(view="stats").collect()} == {"jobs": 14, "other": 3}
 
 
-def test_filters_of_spark_reach_the_source_and_are_right_with_and_without_it(spark: Any, tmp_path: Path) -> None:
+def test_filters_of_spark_are_right_whether_the_store_does_them_or_spark(spark: Any, tmp_path: Path) -> None:
     place = filled("sqlite", tmp_path)
-    load = loading(spark, place)
-    found = load().where(
-        "state = 'ready' and queue = 'jobs' and priority > 5 and created_at > '2020-01-01' and id > '0'"
-        " and dedupe_key is not null and value like '%10%'"
-    )
-    assert [row["dedupe_key"] for row in found.collect()] == ["dé"]
-    assert load(view="events").where("seq > 5 and seq <= 8 and at > '2020-01-01'").count() == 3
+    for pushed in ("true", "false"):
+        load = partial(loading(spark, place), pushFilters=pushed)
+        found = load().where(
+            "state = 'ready' and queue = 'jobs' and priority > 5 and created_at > '2020-01-01' and id > '0'"
+            " and dedupe_key is not null and value like '%10%'"
+        )
+        assert [row["dedupe_key"] for row in found.collect()] == ["dé"]
+        assert load(view="events").where("seq > 5 and seq <= 8 and at > '2020-01-01'").count() == 3
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    spark.dataSource.register(DefaultSource)  # the one that Spark finds by itself
     try:
-        assert load().where("state = 'dead'").count() == 1
+        assert loading(spark, place)().where("state = 'dead'").count() == 1
     finally:
         register(spark)
+
+
+def test_a_dataframe_may_be_used_for_several_queries(spark: Any, tmp_path: Path) -> None:
+    rows = loading(spark, filled("sqlite", tmp_path))().where("queue = 'jobs'")
+    dead, ready = rows.where("state = 'dead'"), rows.where("state = 'ready'")
+    assert (dead.count(), rows.count()) == (1, 14)
+    assert dead.union(ready).count() == dead.count() + ready.count() == 1 + rows.where("state = 'ready'").count()
 
 
 def test_spark_reads_payloads_by_a_schema(spark: Any, tmp_path: Path) -> None:

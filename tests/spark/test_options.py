@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localqueue.spark.datasource import RegisteredDataSource
+from localqueue.spark.datasource import LocalQueueDataSource
 from localqueue.spark.options import NAMES, OptionError, parse
 
 URL = "sqlite:////tmp/jobs.db"
@@ -118,7 +118,7 @@ def test_a_broker_is_no_table_and_no_sink() -> None:
     options = parse({**BROKER, "claimStore": "sqlite:///x.db"})
     assert options.claim_timeout == 120.0
     assert "geheim" not in repr(options)
-    source = RegisteredDataSource({**BROKER, "claimStore": "sqlite:///x.db"})
+    source = LocalQueueDataSource({**BROKER, "claimStore": "sqlite:///x.db"})
     for use in (
         lambda: source.reader(source.schema()),
         lambda: source.writer(source.schema(), overwrite=False),

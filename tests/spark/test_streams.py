@@ -281,12 +281,11 @@ def test_a_stream_that_can_not_be_says_why_last(spark: Any, place: Place, store:
 
 def test_consume_is_for_streams_and_says_so_in_a_batch_read() -> None:
     from localqueue.spark.columns import MESSAGES, spark_schema
-    from localqueue.spark.datasource import LocalQueueDataSource, RegisteredDataSource
+    from localqueue.spark.datasource import LocalQueueDataSource
 
-    for kind in (LocalQueueDataSource, RegisteredDataSource):
-        source = kind({"url": "sqlite:///x.db", "queue": "jobs", "mode": "consume", "consumer": "etl"})
-        with pytest.raises(OptionError, match="mode' is 'consume', which is for streams"):
-            source.reader(spark_schema(MESSAGES))
+    given = {"url": "sqlite:///x.db", "queue": "jobs", "mode": "consume", "consumer": "etl"}
+    with pytest.raises(OptionError, match="mode' is 'consume', which is for streams"):
+        LocalQueueDataSource(given).reader(spark_schema(MESSAGES))
 
 
 def test_the_progress_names_the_store_without_the_password() -> None:

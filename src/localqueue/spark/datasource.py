@@ -64,9 +64,10 @@ class LocalQueueDataSource(DataSource):
         return options
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from localqueue.spark.source.batch import BatchReader
+        from localqueue.spark.source.batch import BatchReader, FilteringReader
 
-        return BatchReader(self._to_read(schema), struct_of(schema))
+        options = self._to_read(schema)
+        return (FilteringReader if options.push_filters else BatchReader)(options, struct_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
@@ -125,19 +126,6 @@ class RefusedStream(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> NoReturn:
         raise self._reason
-
-
-class RegisteredDataSource(LocalQueueDataSource):
-    """The same for a session in which `register` has allowed filters to be pushed down.
-
-    Spark refuses every read of a source that takes filters in a session that has not allowed it, so the source that is
-    found by its name alone takes none.
-    """
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        from localqueue.spark.source.batch import FilteringReader
-
-        return FilteringReader(self._to_read(schema), struct_of(schema))
 
 
 def _read_options(options: Options, schema: object) -> Options:

@@ -32,7 +32,7 @@ NAMES = (
     "url", "namespace", "queue", "view", "mode", "consumer", "columns", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "numPartitions",
     "includeHeaders", "failOnDataLoss", "corruptRows", "claimTimeout", "maxAttempts", "engine", "idempotencyKey",
-    "delivery", "claimStore", "schema", "inferSchema", "sampleSize", "inferTimestamp",
+    "delivery", "claimStore", "schema", "inferSchema", "sampleSize", "inferTimestamp", "pushFilters",
     "maxsize", "overflow", "overflowQueue", "subscribers", "fanout", "tally",
 )  # fmt: skip
 _SPELLED = {name.lower(): name for name in NAMES}
@@ -69,6 +69,7 @@ class Options:
     infer: bool = False
     sample: int = 1000
     infer_times: bool = False
+    push_filters: bool = False
     maxsize: int | None = None
     overflow: str = "reject"
     overflow_queue: str | None = None
@@ -150,6 +151,7 @@ def parse(given: Mapping[str, str]) -> Options:
         "claim_store": values.store("claimStore", texts["claimStore"]) if "claimStore" in texts else None,
         "schema": values.filled("schema", texts.get("schema")),
         "infer": values.flag("inferSchema", texts.get("inferSchema", "false")),
+        "push_filters": values.flag("pushFilters", texts.get("pushFilters", "false")),
         "sample": values.count("sampleSize", texts.get("sampleSize")) or 1000,
         "infer_times": values.flag("inferTimestamp", texts.get("inferTimestamp", "false")),
         "maxsize": values.count("maxsize", texts.get("maxsize")),

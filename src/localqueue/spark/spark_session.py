@@ -30,18 +30,19 @@ _DEFAULTS = {
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the data source known to a session and let Spark push filters down to it; the session itself.
+    """Make the data source known to a session and allow it to take filters where a read asks for that; the session
+    itself.
 
-    Spark finds the source by itself where the package is installed. Only filters need this: without it, every row is
-    read and then filtered by Spark. WrongPython where the Python that Spark starts does not have the package, which
-    nothing can change once the session runs.
+    Spark finds the source by itself where the package is installed. This also tells early that tasks could not run:
+    WrongPython where the Python that Spark starts does not have the package, which nothing can change once the session
+    runs.
     """
-    from localqueue.spark.datasource import RegisteredDataSource
+    from localqueue.spark.datasource import LocalQueueDataSource
 
     if not is_remote(spark):
         need_package(spark)
     spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(RegisteredDataSource)
+    spark.dataSource.register(LocalQueueDataSource)
     return spark
 
 

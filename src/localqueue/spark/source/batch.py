@@ -86,7 +86,8 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """The reader of a session that has allowed a Python source to take filters."""
+    """The reader that takes filters, where they were asked for: Spark keeps the read with the filters of the last query
+    on a DataFrame, and uses it for the next one too."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self.take(filters)
