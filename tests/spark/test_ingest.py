@@ -256,11 +256,13 @@ def test_rows_that_fail_an_expectation_are_dead_letters_with_the_name_of_the_rul
     with open_store(url) as store:
         assert (store.stats("whole").ready, store.stats("whole").dead) == (2, 3)
     for name, rule, said in (
-        ("amount", "amont > 0", "rule 'amount': where 'amont > 0' is not a condition over the columns"),
+        ("amount", "amont > 0", "rule 'amount': 'amont > 0' is not a condition over the columns"),
         ("a;b", "true", "must not be empty or have a semicolon"),
     ):
         with pytest.raises(ValueError, match=said):
             ingest(spark, tmp_path / "a.json", url=url, queue="x", expect={name: rule})
+    with pytest.raises(TypeError, match="rules are conditions by name"):
+        ingest(spark, tmp_path / "a.json", url=url, queue="x", expect=["n > 0"])  # type: ignore[arg-type]
 
 
 def test_consumed_rows_that_fail_an_expectation_are_dead_letters_of_the_commit(

@@ -74,18 +74,25 @@ def enforce(
     return Enforced(rows=frame.where(why.isNull()), rejected=len(bad), failed=failed)
 
 
+def rules_of(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Conditions by name."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"rules are conditions by name, such as {{'positive amount': 'amount > 0'}}, not {given!r}")
+    return dict(given or {})
+
+
 def reasons(rows: DataFrame, rules: Mapping[str, str]) -> Column:
     """The names of the rules that a row fails, NULL when it meets all; ValueError when a rule is no condition."""
     from pyspark.sql import functions as f
 
     names = []
-    for name, rule in rules.items():
+    for name, rule in rules_of(rules).items():
         if not name.strip() or ";" in name:
             raise ValueError(f"the name of a rule must not be empty or have a semicolon in it, as {name!r} has")
         try:
             where_sql(rows, rule)
         except ValueError as error:
-            raise ValueError(f"rule {name!r}: {error}") from None
+            raise ValueError(f"rule {name!r}: {str(error).removeprefix('where ')}") from None
         names.append(f.when(~f.coalesce(f.expr(rule), f.lit(False)), f.lit(name)))
     if not names:
         return f.lit(None).cast("string")

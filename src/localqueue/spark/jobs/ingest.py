@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.queue.setup import check_name
 from localqueue.spark.jobs import outgoing_rows
-from localqueue.spark.jobs.expectations import rejections
+from localqueue.spark.jobs.expectations import rejections, rules_of
 from localqueue.spark.jobs.file_errors import files_named
 from localqueue.spark.jobs.file_ledger import File, FileLedger
 from localqueue.spark.jobs.ingest_source import Source, source_of
@@ -114,7 +114,7 @@ def ingest(
     place = place_of(url, namespace=namespace, queue=queue)
     mapped = Mapped(
         value=value, key=key, ordering_key=ordering_key, priority=priority, delay=delay, headers=headers,
-        expect=dict(expect or {}),
+        expect=rules_of(expect),
     )  # fmt: skip
     with files_named():
         found = source_of(spark, source, format, dict(options or {}), schema)
