@@ -18,6 +18,7 @@ from localqueue.contracts.steps import MOMENT, PATIENCE, Background, put, take
 from localqueue.stores import listener, wake
 from localqueue.stores.port import Changes, LeaseRequest, RecordWrite, Settle, Waiter
 from tests.stores import OPENERS, SERVERS, SHARED, new_place
+from tests.unit.worker_steps import eventually
 
 TOLD = RecordWrite("k", "a", b"v", tell=True)
 
@@ -138,4 +139,5 @@ def test_who_waits_for_messages_hears_of_no_records(tmp_path: Path, kind: str, m
         monkeypatch.setattr(listener.Listener, "_tell", note)
         tell(store, "a")
         assert_wakes(waiter, lambda: put(store))
+        eventually(lambda: heard)  # who began to wait after the put has found it without a word
         assert len({tuple(about) for about in heard}) == 1, heard
