@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from localqueue.spark.java import use_java
 from tests.servers import Server, free_port
@@ -114,9 +115,13 @@ class Master(SparkServer):
 
     def page(self) -> dict[str, Any]:
         """What it says of itself: its state, its workers and the applications that run."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/json/", timeout=20) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/json/", timeout=20) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except HTTPError as error:  # it has no pages yet; the answer is open in the error
+            error.close()
+            raise
 
     def ready(self) -> bool:
         return bool(self.page())
