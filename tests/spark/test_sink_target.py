@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue
+from localqueue import MemoryQueueStore, PersistentQueue, SQLiteQueueStore
 from localqueue.policies import PublishSubscribeRouting, StoredSubscriptions
 from localqueue.spark.options import OptionError, parse
 from localqueue.spark.sink import delivery, message_pages, staged_rows
@@ -89,6 +89,23 @@ def test_a_transaction_that_holds_others_up_for_long_tells_the_way_out(
         write(store, Target(queue="jobs"), rows(0, 3))
     assert "transaction of 3 rows held up other writers" in caplog.text
     assert "delivery=steps" in caplog.text
+
+
+def test_a_write_that_has_waited_for_another_does_not_say_that_it_held_others_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [0.0]
+
+    class Waiting(SQLiteQueueStore):
+        def _write(self, *given: Any, **options: Any) -> Any:
+            clock[0] += 60.0
+            return super()._write(*given, **options)
+
+    monkeypatch.setattr(delivery.time, "monotonic", lambda: clock[0])
+    with Waiting(tmp_path / "jobs.db") as store:
+        write(store, Target(queue="jobs"), rows(0, 3))
+        assert (clock[0] >= 60.0, values(store)) == (True, [0, 1, 2])
+    assert "held up" not in caplog.text
 
 
 def test_duplicates_take_no_room_and_are_not_counted_as_stored(store: QueueStore) -> None:

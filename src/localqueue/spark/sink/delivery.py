@@ -261,14 +261,15 @@ def put(
     A row whose dedupe key is held by a live message, or by a row before it, is a duplicate and is not stored.
     """
     while True:
-        reach, began = target.as_of_now(store), time.monotonic()
+        reach = target.as_of_now(store)
+        pages = Pages(store, rows, reach)
         try:
             done = store.put_pages(
-                Pages(store, rows, reach), records=records, limits=reach.limits, topics=reach.topics, receipt=receipt
-            )
+                pages, records=records, limits=reach.limits, topics=reach.topics, receipt=receipt
+            )  # fmt: skip
         except SubscriptionsChanged:
             continue
-        _tell_long(store, rows.count, time.monotonic() - began)
+        _tell_long(store, rows.count, time.monotonic() - pages.began)
         return done
 
 

@@ -3,8 +3,10 @@ a driver holds as little of a large batch as of a small one."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from localqueue.spark.sink.staged_rows import Chunk, fetch
@@ -55,15 +57,17 @@ class HeldRows:
         yield from self.held
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pages:
-    """The rows as pages, for each queue that they reach."""
+    """The rows as pages, for each queue that they reach. A store asks for them when it has begun its transaction."""
 
     store: QueueStore
     rows: Rows
     reach: Reach
+    began: float = field(default=math.inf, init=False)  # when they were asked for, by the monotonic clock
 
     def __iter__(self) -> Iterator[Page]:
+        self.began = time.monotonic()
         for table in self.rows.tables(self.store):
             for page in pages_of(table, self.reach.target.queue, self.store.now):
                 yield from self.reach.copies(page)
