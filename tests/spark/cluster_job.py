@@ -89,6 +89,20 @@ def consume(spark: Any, source: dict[str, str], folder: str, stops: tuple[int, .
     return sorted(row.n for row in spark.read.parquet(f"{folder}/table").collect())
 
 
+def forward(spark: Any, source: dict[str, str], folder: str, stops: tuple[int, ...] = ()) -> None:
+    """A queue into the queue `out`, by a stream that sinks what it consumes, until nothing is left."""
+    options = {**source, "mode": "consume", "consumer": "forward", "maxOffsetsPerTrigger": "100", "minPartitions": "2"}
+    rows = spark.readStream.format("localqueue").options(**options).schema("n bigint").load()
+    query = (
+        rows.mapInArrow(stopping(folder, stops), "n bigint")
+        .writeStream.format("localqueue")
+        .options(**{**source, "queue": "out"}, checkpointLocation=f"{folder}/forward")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
 def work(spark: Any, source: dict[str, str], folder: str, stops: tuple[int, ...] = ()) -> dict[str, Any]:
     """A handler for every message of a queue, on the executors."""
 
@@ -107,7 +121,7 @@ def look(spark: Any, **store: str) -> list[tuple[str, str, str]]:
     return [(check.name, check.state, check.found) for check in doctor(spark, **store)]
 
 
-WORK: dict[str, Callable[..., Any]] = {one.__name__: one for one in (read, write, consume, work, look)}
+WORK: dict[str, Callable[..., Any]] = {one.__name__: one for one in (read, write, consume, forward, work, look)}
 
 
 def main(address: str, server: str | None = None) -> None:

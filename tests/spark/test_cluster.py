@@ -61,10 +61,10 @@ def acked(place: Place) -> Counter[str]:
         return Counter(entry.message_id for entry in store.events() if entry.type == "acked")
 
 
-def numbers(place: Place) -> list[int]:
+def numbers(place: Place, queue: str = "in") -> list[int]:
     """What is in the queue, in order."""
     with place.open() as store:
-        return sorted(json.loads(message.payload)["n"] for message in store.scan("in", limit=10 * ROWS))
+        return sorted(json.loads(message.payload)["n"] for message in store.scan(queue, limit=10 * ROWS))
 
 
 def handled(folder: Path) -> list[int]:
@@ -129,6 +129,18 @@ def test_an_executor_that_is_killed_in_a_consumed_batch_loses_and_doubles_nothin
     let_go(tmp_path, 250)
     assert asked.answer() == [*range(ROWS)]
     assert numbers(place) == []
+
+
+def test_an_executor_that_is_killed_in_a_stream_between_queues_loses_and_doubles_nothing(
+    cluster: RunningCluster, place: Place, tmp_path: Path
+) -> None:
+    fill(place)
+    asked = cluster.asked["application"]
+    asked.tell("forward", source=source(place), folder=str(tmp_path), stops=(250,))
+    cluster.kill_executor(held(tmp_path, 250, asked))
+    let_go(tmp_path, 250)
+    asked.answer()
+    assert (numbers(place), numbers(place, "out")) == ([], [*range(ROWS)])
 
 
 def test_an_executor_that_is_killed_in_a_handler_leaves_its_message_to_another(
