@@ -57,6 +57,9 @@ def test_a_path_is_seen_from_where_the_program_is_now(
     assert ingest(spark, "in/*.json", url=url, queue="q").was_there
     with pytest.raises(ValueError, match=r"there is nothing at file://.*/there/out"):
         ingest(spark, "out", url=url, queue="q")
+    for nowhere in ("", " "):
+        with pytest.raises(ValueError, match="path is empty"):
+            ingest(spark, nowhere, url=url, queue="q", format="json", options={"recursiveFileLookup": "true"})
 
 
 def test_values_of_folders_stay_where_a_file_is_left_out(spark: Any, url: str, tmp_path: Path) -> None:

@@ -43,11 +43,13 @@ def register(app: typer.Typer) -> None:
 
 def list_consumers(place: Place, out: Output, queue: OneQueue = None) -> None:
     """List consumers with their lag in rows and seconds, and what they hold since when."""
+    from localqueue.spark.jobs.known_names import need_queue
     from localqueue.spark.streams.consumers import consumers
 
     with place.open_store(read_only=True) as store:
-        _need_queue(store, queue)
         rows = [one.as_dict() for one in consumers(store, queue)]
+        if not rows:
+            need_queue(store, queue)
     out.rows(rows, _COLUMNS, "no consumers")
 
 
@@ -75,7 +77,8 @@ def release(
 
     With --older-than the exit code is 3 when there was none to release.
     """
-    from localqueue.spark.streams.consumers import release_consumer, release_consumers
+    from localqueue.spark.jobs.known_names import need_queue
+    from localqueue.spark.streams.consumers import consumers, release_consumer, release_consumers
 
     if (consumer is None) == (older_than is None):
         raise Mistake("say whom to release: QUEUE CONSUMER, or --older-than AGE for all that are silent")
@@ -86,8 +89,9 @@ def release(
         return OK
     age = seconds_of(older_than, "--older-than")
     with _to_write(place) as store:
-        _need_queue(store, queue)
         done = release_consumers(store, older_than=age, queue=queue)
+        if not done and not consumers(store, queue):  # of a broker, whose queue is not in the store
+            need_queue(store, queue)
     rows = [_released(one.queue, one.consumer, count) for one, count in done.items()]
     nothing = f"no consumer was silent for {older_than}: nothing to do"
     out.rows(rows, ("queue", "consumer", "released"), nothing)
@@ -122,15 +126,6 @@ def forget(queue: QueueName, consumer: ConsumerName, place: Place, out: Output) 
 
 def _released(queue: str, consumer: str, count: int) -> dict[str, Any]:
     return {"queue": queue, "consumer": consumer, "released": count}
-
-
-def _need_queue(store: QueueStore, queue: str | None) -> None:
-    """A queue is also known by its consumers: that of a broker has no messages in the store."""
-    from localqueue.spark.jobs.known_names import need_queue
-    from localqueue.spark.streams.consumers import consumers
-
-    if queue is not None and not consumers(store, queue):
-        need_queue(store, queue)
 
 
 @contextmanager

@@ -276,7 +276,11 @@ def archive_at(spark: SparkSession, place: str | PathLike[str]) -> tuple[Folder 
 
 def read_archive(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     """What `archive` has written to a path or table, each entry once, also after a crash amid a run or a merge."""
-    target, marker = archive_at(spark, path)
+    return archived(spark, *archive_at(spark, path))
+
+
+def archived(spark: SparkSession, target: Folder | LakeTable, marker: Marker) -> DataFrame:
+    """What is in an archive that was found."""
     if isinstance(target, LakeTable):
         return spark.table(target.uri)
     if marker.format == "delta":

@@ -52,9 +52,7 @@ class Folder(Protocol):
 
 def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
     """The folder at a path, which may not exist yet. A path without a scheme is what it is to Spark."""
-    text = os.fspath(path)
-    if not text.strip():
-        raise ValueError("path is empty: give a folder, such as archive/jobs")
+    text = _given(os.fspath(path))
     scheme = text.partition(":")[0].lower() if ":" in text else ""
     try:
         backend_of(text)
@@ -69,8 +67,13 @@ def folder_at(spark: SparkSession, path: str | os.PathLike[str]) -> Folder:
 
 def from_here(spark: SparkSession, path: str) -> str:
     """A path to read from the directory that this process is in, which that of Java may not be any more."""
-    scheme = path.partition(":")[0] if ":" in path else ""
-    return path if scheme or _default_scheme(spark) != "file" else os.path.abspath(path)
+    return path if ":" in _given(path) or _default_scheme(spark) != "file" else os.path.abspath(path)
+
+
+def _given(path: str) -> str:
+    if not path.strip():
+        raise ValueError("path is empty: give a file or folder, such as archive/jobs")
+    return path
 
 
 def files_in(folder: Folder, *names: str) -> Iterator[tuple[str, Entry]]:

@@ -68,7 +68,8 @@ def landed(
     if is_glob and not recursive:
         for root in _globbed_folders(name, listed):
             _refuse_unread(folder_at(spark, root))
-    complete = [file for file in listed if not file.uri.endswith(UNFINISHED) and (only is None or file in only)]
+    wanted = None if only is None else {file.uri for file in only}
+    complete = [file for file in listed if not file.uri.endswith(UNFINISHED) and (wanted is None or file.uri in wanted)]
     kept = tuple({file.address: file for file in reversed(complete)}.values())[::-1]
     if len(kept) == len(listed):
         return Landed(name=name, texts=texts, files=listed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
-from localqueue.spark.jobs.archive import archive_at, reached, read_archive
+from localqueue.spark.jobs.archive import archive_at, archived, reached
 from localqueue.spark.jobs.journal_rows import journal_rows, need_journal
 from localqueue.spark.jobs.latest import messages_of
 from localqueue.spark.options import Options
@@ -68,7 +68,7 @@ def whole_past(
     through = reached(target, marker)
     if through > last:
         raise ValueError(f"{target.uri} goes up to entry {through} and {where} only to {last}: it is another journal")
-    rows = read_archive(spark, archive)
+    rows = archived(spark, target, marker)
     if fail_on_data_loss:
         gaps = _gaps(rows, marker.queue is None, through, first)
         if gaps:

@@ -137,5 +137,5 @@ def with_options(
         pairs = [f.lit(text) for pair in mapped.headers.items() for text in pair]
         columns.append(f.create_map(*pairs).alias("headers"))
     if mapped.expect:
-        columns.append(reasons(ruled or df, mapped.expect).alias("rejected"))
+        columns.append(reasons(df if ruled is None else ruled, mapped.expect).alias("rejected"))
     return df.select(*columns)
